@@ -1,0 +1,174 @@
+// Package adminapi is the contract of the admin listeners: the JSON that the
+// victim and the stub speak and that the lab reads, the headers that carry a
+// request's identity, and the line with which a program says that it listens.
+// It holds types and names only.
+package adminapi
+
+import "time"
+
+// Headers of the requests and answers of a run.
+const (
+	// HeaderPhase says which part of a run a request belongs to; see the Phase constants.
+	HeaderPhase = "X-Chokepoint-Phase"
+	// HeaderID is a request's identity, unique per phase and endpoint.
+	HeaderID = "X-Chokepoint-Id"
+	// HeaderPauseNS is how long a full dump stopped the world, in nanoseconds.
+	HeaderPauseNS = "X-Chokepoint-Pause-Ns"
+)
+
+// Phases of a run. A request without one counts as PhaseOther.
+const (
+	PhaseReadiness = "readiness"
+	PhaseBaseline  = "baseline"
+	PhaseLoad      = "load"
+	PhaseRecovery  = "recovery"
+	PhaseDose      = "dose"
+	PhaseOther     = "other"
+)
+
+// Paths of the admin listeners. /healthz, /metrics and /debug/pprof/* are
+// theirs too, under the usual names.
+const (
+	PathReady      = "/readyz"
+	PathStats      = "/stats"
+	PathSeen       = "/seen"       // ?phase=load: victim only
+	PathGoroutines = "/goroutines" // victim only: every goroutine, debug=2 text
+	PathBehaviour  = "/behaviour"  // stub only: GET, PUT
+)
+
+// Listening is the one line of JSON that a server prints on stdout when its
+// listeners are open. Addresses are host:port.
+type Listening struct {
+	Program string `json:"program"`
+	Public  string `json:"public"`
+	Admin   string `json:"admin"`
+}
+
+// Error is the body of every error answer of the victim and the stub.
+type Error struct {
+	Error  string `json:"error"`            // one of the Cause constants
+	Detail string `json:"detail,omitempty"` // for people
+}
+
+// Causes of the victim's error answers.
+const (
+	CauseUpstreamTimeout = "upstream_timeout" // 504
+	CauseBulkheadFull    = "bulkhead_full"    // 503
+	CauseBreakerOpen     = "breaker_open"     // 503
+	CauseOverloaded      = "overloaded"       // 503: the queue was full, or the wait too long
+	CauseUpstreamConnect = "upstream_connect" // 502: refused, unreachable, TLS
+	CauseUpstreamReset   = "upstream_reset"   // 502: closed before or in the middle of the answer
+	CauseUpstreamStatus  = "upstream_status"  // 502: answered 5xx
+	CauseDatabase        = "database"         // 500
+	CauseNotFound        = "not_found"        // 404
+)
+
+// VictimStats is the victim's /stats.
+type VictimStats struct {
+	// Now is the victim's clock when the figures were read.
+	Now     time.Time `json:"now"`
+	Profile string    `json:"profile"`
+	Pool    PoolStats `json:"pool"`
+	// PermitsHeld and PermitLimit are 0 without a bulkhead.
+	PermitsHeld int    `json:"permits_held"`
+	PermitLimit int    `json:"permit_limit"`
+	Breaker     string `json:"breaker"` // "none", "closed", "open", "half-open"
+	// Listener is the public listener's accept queue.
+	Listener ListenerStats `json:"listener"`
+	Process  ProcessStats  `json:"process"`
+	// Endpoints counts finished requests: endpoint -> phase -> counts.
+	Endpoints map[string]map[string]EndpointStats `json:"endpoints"`
+}
+
+// PoolStats is the state of the shared worker pool.
+type PoolStats struct {
+	Workers   int `json:"workers"` // alive
+	Limit     int `json:"limit"`   // 0: unbounded
+	Busy      int `json:"busy"`
+	Queued    int `json:"queued"`
+	MaxBusy   int `json:"max_busy"`   // since the start or the last reset
+	MaxQueued int `json:"max_queued"` // likewise
+	Abandoned int `json:"abandoned_by_client"`
+	Shed      int `json:"shed"`
+	// IdleSince is when the pool last became idle (nothing busy, nothing queued);
+	// zero while it is not.
+	IdleSince time.Time `json:"idle_since"`
+}
+
+// ListenerStats is read from the listening socket itself (TCP_INFO and
+// SO_MEMINFO); where the system has neither, Known is false.
+type ListenerStats struct {
+	Known          bool `json:"known"`
+	AcceptQueue    int  `json:"accept_queue"`
+	MaxAcceptQueue int  `json:"max_accept_queue"` // the highest sample
+	Backlog        int  `json:"backlog"`
+	Drops          int  `json:"drops"` // connection attempts lost to a full queue
+	Connections    int  `json:"connections"`
+	MaxConnections int  `json:"max_connections"` // the limit
+}
+
+// ProcessStats is the process's own use since it started.
+type ProcessStats struct {
+	CPUSeconds float64 `json:"cpu_seconds"` // user + system
+	RSSBytes   int64   `json:"rss_bytes"`
+	Goroutines int     `json:"goroutines"`
+}
+
+// EndpointStats counts the requests of one endpoint and phase.
+type EndpointStats struct {
+	Received int            `json:"received"` // read from the wire
+	Status   map[string]int `json:"status"`   // finished, by status code
+	// Mean shares of the finished requests' time, in milliseconds.
+	QueueMS    float64 `json:"queue_ms"`
+	PermitMS   float64 `json:"permit_ms"`
+	UpstreamMS float64 `json:"upstream_ms"`
+	DatabaseMS float64 `json:"db_ms"`
+}
+
+// Seen is the victim's /seen: how often each request id of a phase was read,
+// by endpoint.
+type Seen map[string]map[string]int
+
+// Fault is what the stub does to a request instead of, or after, its delay.
+type Fault string
+
+// The stub's faults.
+const (
+	FaultNone     Fault = ""
+	FaultError    Fault = "error"     // answer 500
+	FaultHang     Fault = "hang"      // read the request, never answer
+	FaultClose    Fault = "close"     // FIN before the answer
+	FaultCloseMid Fault = "close_mid" // FIN in the middle of the answer
+	FaultReset    Fault = "reset"     // RST before the answer
+	FaultResetMid Fault = "reset_mid" // RST in the middle of the answer
+	FaultRefuse   Fault = "refuse"    // the listener is closed: connections are refused
+	FaultTLSHang  Fault = "tls_hang"  // accept, never speak: a TLS handshake that does not end
+)
+
+// Behaviour is what the stub does with a request; PUT to its admin listener
+// changes it while it runs.
+type Behaviour struct {
+	// Delay is a distribution: "30s", "uniform:10ms..50ms",
+	// "lognormal:p50=80ms,p99=400ms" or "file:PATH" (one duration a line, drawn
+	// at random).
+	Delay string `json:"delay"`
+	// Fault befalls FaultRate of the requests (0..1; connection faults befall
+	// every connection).
+	Fault     Fault   `json:"fault"`
+	FaultRate float64 `json:"fault_rate"`
+	// BodyBytes is the size of a good answer's body.
+	BodyBytes int `json:"body_bytes"`
+}
+
+// StubStats is the stub's /stats.
+type StubStats struct {
+	Now         time.Time      `json:"now"`
+	Connections int            `json:"connections"` // accepted since the start
+	Received    map[string]int `json:"received"`    // requests read, by phase
+	Answered    int            `json:"answered"`    // answered in full
+	ClientGone  int            `json:"client_gone"` // the caller left before the answer
+	Faults      map[string]int `json:"faults"`      // by Fault
+	InFlight    int            `json:"in_flight"`
+	MaxInFlight int            `json:"max_in_flight"`
+	Behaviour   Behaviour      `json:"behaviour"`
+}

@@ -1,0 +1,343 @@
+// Package result is the contract of results/<run>/: the versioned files and
+// their types. It reads and writes them whole (temporary name, then rename) and
+// does nothing else: no arithmetic, no rendering, no judgement.
+//
+// Units are in the names: _ms and rates are real milliseconds and real requests
+// per second; at_s and everything in recovery are scenario seconds, which are
+// real seconds divided by the scale.
+package result
+
+import "time"
+
+// Schemas of the files, by the "schema" field that leads each.
+const (
+	SummarySchema    = "chokepoint/summary/v1"
+	ManifestSchema   = "chokepoint/manifest/v1"
+	LoadSchema       = "chokepoint/load/v1"
+	ComparisonSchema = "chokepoint/comparison/v1"
+)
+
+// Names of the files in a run's folder.
+const (
+	SummaryFile    = "summary.json"
+	ManifestFile   = "manifest.json"
+	LoadFile       = "load.json"
+	HistogramFile  = "load.hlog"
+	RequestsFile   = "requests.csv"
+	TimelineFile   = "timeline.csv"
+	EventsFile     = "events.json"
+	ReportFile     = "report.md"
+	ComparisonFile = "comparison.json"
+	DumpsDir       = "dumps"
+	MetricsDir     = "metrics"
+	LogsDir        = "logs"
+)
+
+// Outcome is what became of a run as a whole.
+type Outcome string
+
+// The verdicts. "Not reproduced" is a result, never hidden.
+const (
+	Reproduced    Outcome = "reproduced"
+	Protected     Outcome = "protected"
+	NotReproduced Outcome = "not_reproduced"
+	NotProtected  Outcome = "not_protected"
+	Invalid       Outcome = "invalid"
+)
+
+// Summary is summary.json.
+type Summary struct {
+	Schema     string              `json:"schema"`
+	Run        Run                 `json:"run"`
+	Validity   Validity            `json:"validity"`
+	Verdict    Verdict             `json:"verdict"`
+	Endpoints  map[string]Endpoint `json:"endpoints"`
+	Baselines  []Baseline          `json:"baselines"`
+	Dumps      []Dump              `json:"dumps"`
+	Pool       Pool                `json:"pool"`
+	Victim     Process             `json:"victim"`
+	Children   []Child             `json:"children"`
+	Upstream   Upstream            `json:"upstream"`
+	Recovery   Recovery            `json:"recovery"`
+	Prediction Prediction          `json:"prediction"`
+}
+
+// Run names a run.
+type Run struct {
+	ID        string    `json:"id"`
+	Scenario  string    `json:"scenario"`
+	Profile   string    `json:"profile"`
+	Scale     float64   `json:"scale"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+// Validity says whether the run may be believed. Reasons name the figure that
+// made it invalid; Warnings do not make it invalid.
+type Validity struct {
+	Valid    bool     `json:"valid"`
+	Reasons  []string `json:"reasons"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Verdict is the outcome and what it was judged by.
+type Verdict struct {
+	Outcome  Outcome `json:"outcome"`
+	Expected Outcome `json:"expected"`
+	Checks   []Check `json:"checks"`
+}
+
+// Check is one judgement: what was wanted, what was seen. An informative check
+// is shown and has no part in the outcome.
+type Check struct {
+	Name        string `json:"name"`
+	Want        string `json:"want"`
+	Got         string `json:"got"`
+	OK          bool   `json:"ok"`
+	Informative bool   `json:"informative,omitempty"`
+}
+
+// Endpoint is the ledger of one endpoint and the latencies that belong to it.
+// The counts obey, always:
+//
+//	scheduled = started + dropped
+//	started   = ok + http_error + timeout + connect_error + transport_error + interrupted
+type Endpoint struct {
+	Planned        int `json:"planned"`
+	Scheduled      int `json:"scheduled"`
+	Dropped        int `json:"dropped"`
+	Started        int `json:"started"`
+	OK             int `json:"ok"`
+	HTTPError      int `json:"http_error"`
+	Timeout        int `json:"timeout"`
+	ConnectError   int `json:"connect_error"`
+	TransportError int `json:"transport_error"`
+	Interrupted    int `json:"interrupted"`
+	// ServerSeen is how many distinct load requests the server read; nil where
+	// the server is not ours.
+	ServerSeen *int `json:"server_seen"`
+	// Unseen is how many started requests the server never read; nil like ServerSeen.
+	Unseen *int           `json:"unseen"`
+	Causes map[string]int `json:"causes"`
+	// ErrorBodies counts the "error" field of JSON error bodies, by its value.
+	ErrorBodies          map[string]int `json:"error_bodies,omitempty"`
+	FailedRatio          float64        `json:"failed_ratio"`
+	CompletedFailedRatio float64        `json:"completed_failed_ratio"`
+	Status               map[string]int `json:"status"`
+	TargetRate           float64        `json:"target_rate"`
+	AchievedRate         float64        `json:"achieved_rate"`
+	Workers              int            `json:"workers"`
+	ClientTimeoutMS      float64        `json:"client_timeout_ms"`
+	Response             Percentiles    `json:"response_ms"`
+	OKResponse           Percentiles    `json:"ok_response_ms"`
+	FailedResponse       Percentiles    `json:"failed_response_ms"`
+	Service              Percentiles    `json:"service_ms"`
+	Lag                  Percentiles    `json:"lag_ms"`
+	// QuietResponse is OKResponse without the requests that were in flight while
+	// a dump stopped the world; count 0 where no dump was taken.
+	QuietResponse Percentiles `json:"quiet_response_ms"`
+}
+
+// Percentiles are in milliseconds. P999 is nil under 1,000 samples; every
+// figure but Count is 0 where Count is 0.
+type Percentiles struct {
+	Min   float64  `json:"min"`
+	P50   float64  `json:"p50"`
+	P90   float64  `json:"p90"`
+	P95   float64  `json:"p95"`
+	P99   float64  `json:"p99"`
+	P999  *float64 `json:"p99_9,omitempty"`
+	Max   float64  `json:"max"`
+	Count int64    `json:"count"`
+}
+
+// Baseline is /fast measured before the load.
+type Baseline struct {
+	Name     string      `json:"name"` // "fixed_rate" (100/s) or "load_rate" (the load's own /fast rate)
+	Rate     float64     `json:"rate"`
+	Seconds  float64     `json:"seconds"`
+	Failed   int         `json:"failed"`
+	Response Percentiles `json:"response_ms"`
+}
+
+// Dump is one parsed goroutine dump. The raw text stays in File, unedited.
+type Dump struct {
+	Point string  `json:"point"`
+	AtS   float64 `json:"at_s"`
+	// PauseMS is how long the full dump stopped the world.
+	PauseMS float64 `json:"pause_ms"`
+	File    string  `json:"file"`
+	// ProfileFile is the low-pause goroutine profile (pprof, debug=0, with
+	// labels) taken right after, and ProfileMS how long that took.
+	ProfileFile string  `json:"profile_file,omitempty"`
+	ProfileMS   float64 `json:"profile_ms,omitempty"`
+	Goroutines  int     `json:"goroutines"`
+	Workers     int     `json:"workers"`
+	Queued      int     `json:"queued"`
+	// Where counts the workers by where they stand, and "queued" the connections
+	// that wait for one. The words are those of evidence/goroutines.
+	Where  map[string]int `json:"where"`
+	Groups []Group        `json:"groups"`
+}
+
+// Group is a set of goroutines that stand in the same place.
+type Group struct {
+	Where string `json:"where"`
+	State string `json:"state"`
+	Frame string `json:"frame"` // the nearest telling frame
+	Count int    `json:"count"`
+	Stack string `json:"stack,omitempty"` // one goroutine of the group, as printed
+}
+
+// Pool holds the extremes of the victim's shared worker pool.
+type Pool struct {
+	MaxWorkers     int `json:"max_workers"`
+	WorkerLimit    int `json:"worker_limit"`
+	MaxBusy        int `json:"max_busy"`
+	MaxQueued      int `json:"max_queued"`
+	MaxPermits     int `json:"max_permits"`
+	MaxAcceptQueue int `json:"max_accept_queue"`
+	AcceptDrops    int `json:"accept_drops"`
+	Abandoned      int `json:"abandoned_by_client"`
+}
+
+// Process is what the victim's process used while the load ran. 100 % is one core.
+type Process struct {
+	CPUPercentMean float64 `json:"cpu_percent_mean"`
+	CPUPercentMax  float64 `json:"cpu_percent_max"`
+	RSSBytesMax    int64   `json:"rss_bytes_max"`
+	GoroutinesMax  int     `json:"goroutines_max"`
+}
+
+// Child is what one process of the run used while the load ran; the wait is the
+// time it was runnable and had no CPU (schedstat), which tells a crowded machine
+// from a bad tool.
+type Child struct {
+	Name           string  `json:"name"`
+	CPUSeconds     float64 `json:"cpu_seconds"`
+	RunQueueWaitMS float64 `json:"run_queue_wait_ms"`
+}
+
+// Upstream is the dose: what the stub was told and what was seen.
+type Upstream struct {
+	DelayAskedMS float64  `json:"delay_asked_ms"`
+	DelaySeenMS  *float64 `json:"delay_seen_ms"` // nil if the dose could not be measured
+	Via          string   `json:"via"`           // "stub" or "toxiproxy"
+	Received     int      `json:"received"`      // requests of the load that reached the stub
+}
+
+// Recovery is in scenario seconds from the end of the load.
+type Recovery struct {
+	Recovered        bool     `json:"recovered"`
+	WaitedS          float64  `json:"waited_s"`
+	Seconds          *float64 `json:"seconds"` // nil if the wait ended first
+	PredictedSeconds float64  `json:"predicted_seconds"`
+}
+
+// Prediction puts the model's figures beside the measured ones.
+type Prediction struct {
+	Agrees bool            `json:"agrees"`
+	Rows   []PredictionRow `json:"rows"`
+}
+
+// PredictionRow is one figure. Where a tie decides it, Low and High bound the
+// prediction and Predicted is the nominal case; else they equal Predicted.
+type PredictionRow struct {
+	Name      string  `json:"name"`
+	Unit      string  `json:"unit"` // "ratio", "count", "ms" or "s"
+	Predicted float64 `json:"predicted"`
+	Low       float64 `json:"low"`
+	High      float64 `json:"high"`
+	Measured  float64 `json:"measured"`
+	Tolerance float64 `json:"tolerance"` // absolute, in Unit, around [Low, High]
+	OK        bool    `json:"ok"`
+	// Note says why a row was left out of the agreement, if it was.
+	Note string `json:"note,omitempty"`
+}
+
+// Event is a moment of the run, for timelines.
+type Event struct {
+	AtS     float64 `json:"at_s"`
+	Name    string  `json:"name"` // "load_on", "dump", "load_off", "recovered", ...
+	Detail  string  `json:"detail,omitempty"`
+	PauseMS float64 `json:"pause_ms,omitempty"`
+}
+
+// Manifest is manifest.json: what ran, on what, with which settings.
+type Manifest struct {
+	Schema      string            `json:"schema"`
+	RunID       string            `json:"run_id"`
+	Revision    string            `json:"git_revision"`
+	Modified    bool              `json:"git_modified"`
+	GoVersion   string            `json:"go_version"`
+	OS          string            `json:"os"`
+	Kernel      string            `json:"kernel"`
+	CPUs        int               `json:"cpus"`
+	CPUModel    string            `json:"cpu_model"`
+	MemoryBytes int64             `json:"memory_bytes"`
+	Runtime     string            `json:"runtime"`  // "native" or "compose"
+	Postgres    string            `json:"postgres"` // version and where it came from, without secrets
+	Limits      map[string]string `json:"limits"`   // of the victim: GOMAXPROCS, GOMEMLIMIT, ...
+	Seed        uint64            `json:"seed"`
+	// Config is the whole effective configuration, flag by flag.
+	Config   map[string]string `json:"config"`
+	Programs map[string]string `json:"programs"` // name -> SHA-256 of the binary that ran
+}
+
+// Load is load.json, what loadgen -json writes.
+type Load struct {
+	Schema    string              `json:"schema"`
+	StartedAt time.Time           `json:"started_at"` // the moment of due time 0
+	WindowS   float64             `json:"window_s"`   // real seconds of the load window
+	ElapsedS  float64             `json:"elapsed_s"`  // real seconds until the last answer
+	Phase     string              `json:"phase"`
+	Seed      uint64              `json:"seed"`
+	Validity  Validity            `json:"validity"`
+	Endpoints map[string]Endpoint `json:"endpoints"`
+	// Drops lists, for each endpoint, how many arrivals were dropped in each real
+	// second of the window.
+	Drops map[string][]int `json:"drops_per_second"`
+	// Generator is what the load generator's own process used.
+	Generator Child `json:"generator"`
+}
+
+// Comparison is comparison.json: alternated runs of several profiles.
+type Comparison struct {
+	Schema    string    `json:"schema"`
+	ID        string    `json:"id"`
+	Scenario  string    `json:"scenario"`
+	Scale     float64   `json:"scale"`
+	StartedAt time.Time `json:"started_at"`
+	Profiles  []string  `json:"profiles"`
+	Planned   int       `json:"runs_planned"` // per profile
+	// Runs lists the runs in the order in which they ran, as paths relative to
+	// the comparison's folder.
+	Runs     []ComparedRun    `json:"runs"`
+	Metrics  []ComparedMetric `json:"metrics"`
+	Warnings []string         `json:"warnings,omitempty"`
+}
+
+// ComparedRun points to one run.
+type ComparedRun struct {
+	Profile string  `json:"profile"`
+	Path    string  `json:"path"`
+	Valid   bool    `json:"valid"`
+	Outcome Outcome `json:"outcome"`
+}
+
+// ComparedMetric is one figure over the valid runs of each profile.
+type ComparedMetric struct {
+	Name   string            `json:"name"` // as in PredictionRow, e.g. "fast.p50"
+	Unit   string            `json:"unit"`
+	Values map[string]Spread `json:"values"` // by profile
+	// Differs holds, for every profile but the first, whether it differs from the
+	// first: "higher", "lower", "~" (noise) or "?" (too few runs).
+	Differs map[string]string `json:"differs"`
+}
+
+// Spread is a median with the range it came from.
+type Spread struct {
+	N      int     `json:"n"`
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
