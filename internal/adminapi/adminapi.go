@@ -63,6 +63,13 @@ const (
 	CauseNotFound        = "not_found"        // 404
 )
 
+// Causes of the stub's error answers.
+const (
+	CauseInjected   = "injected"    // 500: FaultError
+	CauseBadRequest = "bad_request" // 400, 413: a request, or a behaviour, that cannot be read
+	CauseConflict   = "conflict"    // 409: the behaviour is good but cannot be had now
+)
+
 // VictimStats is the victim's /stats.
 type VictimStats struct {
 	// Now is the victim's clock when the figures were read.
