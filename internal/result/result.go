@@ -135,6 +135,18 @@ type Endpoint struct {
 	// QuietResponse is OKResponse without the requests that were in flight while
 	// a dump stopped the world; count 0 where no dump was taken.
 	QuietResponse Percentiles `json:"quiet_response_ms"`
+	// ServerTiming is the victim's own account of where the time went; nil where
+	// the server is not ours.
+	ServerTiming *ServerTiming `json:"server_timing_ms,omitempty"`
+}
+
+// ServerTiming holds the mean share of each wait in the time of the requests
+// that the victim finished, in milliseconds, as its Server-Timing headers put it.
+type ServerTiming struct {
+	Queue    float64 `json:"queue"`    // until a pool worker had the request
+	Permit   float64 `json:"permit"`   // before the bulkhead
+	Upstream float64 `json:"upstream"` // in the call
+	Database float64 `json:"db"`
 }
 
 // Percentiles are in milliseconds. P999 is nil under 1,000 samples; every
@@ -322,16 +334,20 @@ type ComparedRun struct {
 	Path    string  `json:"path"`
 	Valid   bool    `json:"valid"`
 	Outcome Outcome `json:"outcome"`
+	// Reasons says why the run is not valid.
+	Reasons []string `json:"reasons,omitempty"`
 }
 
 // ComparedMetric is one figure over the valid runs of each profile.
 type ComparedMetric struct {
-	Name   string            `json:"name"` // as in PredictionRow, e.g. "fast.p50"
+	Name   string            `json:"name"` // as in PredictionRow, e.g. "fast.p50_ms"
 	Unit   string            `json:"unit"`
 	Values map[string]Spread `json:"values"` // by profile
 	// Differs holds, for every profile but the first, whether it differs from the
 	// first: "higher", "lower", "~" (noise) or "?" (too few runs).
 	Differs map[string]string `json:"differs"`
+	// Warnings says, by profile, why its word in Differs should be doubted.
+	Warnings map[string]string `json:"warnings,omitempty"`
 }
 
 // Spread is a median with the range it came from.
