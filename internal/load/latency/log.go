@@ -1,0 +1,193 @@
+package latency
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"chokepoint/internal/result"
+)
+
+// LogWriter writes an HdrHistogram v2 interval log: lines of
+//
+//	Tag=fast/response,<start s>,<length s>,<max ms>,<compressed histogram>
+//
+// whose start counts from the log's base time. HistogramLogAnalyzer and every
+// other reader of the format take it.
+type LogWriter struct {
+	w     io.Writer
+	lines *hdr.HistogramLogWriter
+	start time.Time
+}
+
+// NewLogWriter writes the header of a log that starts at start.
+func NewLogWriter(w io.Writer, start time.Time) (*LogWriter, error) {
+	l := &LogWriter{w: w, lines: hdr.NewHistogramLogWriter(w), start: start}
+	// The library's own header lines drop the milliseconds of the start, which
+	// would shift every interval; the format allows three decimals.
+	seconds := float64(start.UnixMilli()) / 1000
+	for _, line := range []string{
+		"[Histogram log format version " + hdr.HISTOGRAM_LOG_FORMAT_VERSION + "]",
+		fmt.Sprintf("[StartTime: %.3f (seconds since epoch), %s]", seconds, start.UTC().Format(time.RFC3339Nano)),
+		fmt.Sprintf("[BaseTime: %.3f (seconds since epoch)]", seconds),
+	} {
+		if err := l.lines.OutputComment(line); err != nil {
+			return nil, err
+		}
+	}
+	return l, l.lines.OutputLegend()
+}
+
+// Write appends what h recorded between from and to, both offsets from the
+// log's start. An interval without a sample is left out.
+func (l *LogWriter) Write(tag string, from, to time.Duration, h *Histogram) error {
+	if h.Count() == 0 {
+		return nil
+	}
+	h.counts.SetTag(tag)
+	h.counts.SetStartTimeMs(from.Milliseconds())
+	h.counts.SetEndTimeMs(to.Milliseconds())
+	return l.lines.OutputIntervalHistogram(h.counts)
+}
+
+// Log is an interval log as it was read.
+type Log struct {
+	Start time.Time // zero if the log does not say
+	// Series holds the intervals by tag, e.g. "fast/response".
+	Series map[string]*Series
+}
+
+// Series is everything that was logged under one tag.
+type Series struct {
+	// Total holds all intervals. Its extremes are at 3 significant digits, since
+	// the format does not carry exact ones.
+	Total     *Histogram
+	Intervals []Interval // in the order of the log
+}
+
+// Interval is one line of a log. It carries percentiles and not the histogram:
+// an hour of histograms would take gigabytes.
+type Interval struct {
+	Start       time.Duration // from Log.Start
+	Length      time.Duration
+	Percentiles result.Percentiles
+}
+
+// maxLogLine bounds one line; a histogram of this package takes a few kB.
+const maxLogLine = 4 << 20
+
+// ReadLog reads an HdrHistogram v2 interval log. Unlike the library's reader it
+// skips nothing: a line that it does not understand is an error that names the
+// line's number.
+func ReadLog(r io.Reader) (Log, error) {
+	log := Log{Series: make(map[string]*Series)}
+	var base float64
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, maxLogLine)
+	number := 0
+	for scanner.Scan() {
+		number++
+		line := strings.TrimSpace(scanner.Text())
+		var err error
+		switch {
+		case line == "" || strings.HasPrefix(line, `"StartTimestamp"`):
+		case strings.HasPrefix(line, "#[StartTime: "):
+			var seconds float64
+			seconds, err = headerSeconds(line)
+			log.Start = time.UnixMilli(int64(math.Round(seconds * 1000))).UTC()
+		case strings.HasPrefix(line, "#[BaseTime: "):
+			base, err = headerSeconds(line)
+		case strings.HasPrefix(line, "#"):
+		default:
+			err = log.add(line, base)
+		}
+		if err != nil {
+			return Log{}, fmt.Errorf("histogram log, line %d: %w", number, err)
+		}
+	}
+	if err := scanner.Err(); err != nil {
+		return Log{}, fmt.Errorf("histogram log, line %d: %w", number+1, err)
+	}
+	return log, nil
+}
+
+func headerSeconds(line string) (float64, error) {
+	_, rest, _ := strings.Cut(line, ": ")
+	number, _, _ := strings.Cut(rest, " ")
+	return parseSeconds(strings.TrimSuffix(number, "]"))
+}
+
+// parseSeconds refuses what no clock can have said, so that the sums made of it
+// stay within a time.Duration.
+func parseSeconds(s string) (float64, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v >= 0 && v < 1e10) {
+		return 0, fmt.Errorf("%q is not a time in seconds", s)
+	}
+	return v, nil
+}
+
+func (log *Log) add(line string, base float64) error {
+	tag := ""
+	if rest, tagged := strings.CutPrefix(line, "Tag="); tagged {
+		var ok bool
+		if tag, line, ok = strings.Cut(rest, ","); !ok {
+			return errors.New("nothing follows the tag")
+		}
+	}
+	fields := strings.Split(line, ",")
+	if len(fields) != 4 {
+		return fmt.Errorf("%d fields, want start, length, maximum and histogram", len(fields))
+	}
+	from, err := parseSeconds(fields[0])
+	if err != nil {
+		return err
+	}
+	length, err := parseSeconds(fields[1])
+	if err != nil {
+		return err
+	}
+	counts, err := hdr.Decode([]byte(fields[3]))
+	if err != nil {
+		return fmt.Errorf("the histogram does not decode: %w", err)
+	}
+	series := log.Series[tag]
+	if series == nil {
+		series = &Series{Total: New()}
+		log.Series[tag] = series
+	}
+	h := New()
+	if dropped := h.counts.Merge(counts); dropped > 0 {
+		return fmt.Errorf("%d values are beyond %v", dropped, Highest)
+	}
+	if h.Count() > 0 {
+		h.min, h.max = time.Duration(counts.ValueAtPercentile(0)), time.Duration(counts.Max())
+	}
+	if series.Total.Count() > math.MaxInt64-h.Count() {
+		return errors.New("the counts add up to more than 2^63")
+	}
+	series.Total.Merge(h)
+	// With a base time a start is an offset; without one it is a time since the
+	// epoch, as the format has it.
+	if base == 0 && !log.Start.IsZero() {
+		from = max(0, from-float64(log.Start.UnixMilli())/1000)
+	}
+	series.Intervals = append(series.Intervals, Interval{
+		Start:       seconds(from),
+		Length:      seconds(length),
+		Percentiles: h.Percentiles(),
+	})
+	return nil
+}
+
+// seconds rounds to the millisecond, the resolution of the format.
+func seconds(s float64) time.Duration {
+	return time.Duration(math.Round(s*1000)) * time.Millisecond
+}
