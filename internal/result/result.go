@@ -189,6 +189,9 @@ type Dump struct {
 	// that wait for one. The words are those of evidence/goroutines.
 	Where  map[string]int `json:"where"`
 	Groups []Group        `json:"groups"`
+	// Truncated says that the text stops within a goroutine: the counts are then
+	// too low.
+	Truncated bool `json:"truncated,omitempty"`
 }
 
 // Group is a set of goroutines that stand in the same place.
@@ -197,7 +200,10 @@ type Group struct {
 	State string `json:"state"`
 	Frame string `json:"frame"` // the nearest telling frame
 	Count int    `json:"count"`
-	Stack string `json:"stack,omitempty"` // one goroutine of the group, as printed
+	// Stacks is how many different stacks the group holds; arguments, ids and wait
+	// times do not make a difference.
+	Stacks int    `json:"stacks,omitempty"`
+	Stack  string `json:"stack,omitempty"` // one goroutine of the group, as printed
 }
 
 // Pool holds the extremes of the victim's shared worker pool.

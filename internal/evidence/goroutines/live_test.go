@@ -1,0 +1,264 @@
+package goroutines
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const thisPackage = "chokepoint/internal/evidence/goroutines."
+
+// capture returns the goroutines of this process and checks that the parser
+// found each header of the text and understood each line.
+func capture(t *testing.T, c *Capturer) []Goroutine {
+	t.Helper()
+	text, pause := c.Capture()
+	if pause <= 0 {
+		t.Errorf("pause is %v", pause)
+	}
+	d, err := Parse(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(headerLine.FindAll(text, -1)); len(d.Goroutines) != want {
+		t.Errorf("parsed %d goroutines of %d headers", len(d.Goroutines), want)
+	}
+	if d.Rest.Text != "" {
+		t.Errorf("text of no goroutine: %q", d.Rest.Text)
+	}
+	for _, g := range d.Goroutines {
+		if g.Truncated || len(g.Unknown) > 0 {
+			t.Errorf("goroutine %d: truncated %v, unknown %q", g.ID, g.Truncated, g.Unknown)
+		}
+	}
+	return d.Goroutines
+}
+
+// eventually captures until the goroutine that runs the function name (of this package) is in the
+// state, and fails after a bounded number of tries.
+func eventually(t *testing.T, name, state string) Goroutine {
+	t.Helper()
+	var c Capturer
+	var last []Goroutine
+	for range 200 {
+		last = capture(t, &c)
+		for _, g := range last {
+			if g.State == state && slices.ContainsFunc(g.Frames, func(f Frame) bool { return f.Func == thisPackage+name }) {
+				return g
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("no goroutine in %s is in state %q: %+v", name, state, last)
+	return Goroutine{}
+}
+
+type live struct{ release chan struct{} }
+
+func (l *live) chanReceive() { <-l.release }
+func (l *live) selects() {
+	select {
+	case <-l.release:
+	case <-make(chan int):
+	}
+}
+func (l *live) locked() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	<-l.release
+}
+func (l *live) deep(n int) {
+	if n > 0 {
+		l.deep(n - 1)
+		return
+	}
+	<-l.release
+}
+func generic[T any](release chan T) { <-release }
+func mutexWait(mu *sync.Mutex)      { mu.Lock(); mu.Unlock() }
+func connRead(c net.Conn)           { c.Read(make([]byte, 1)) }
+func waitGroupWait(wg *sync.WaitGroup) {
+	wg.Wait()
+}
+func sleeps(ctx context.Context) {
+	for ctx.Err() == nil {
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func TestLiveStates(t *testing.T) {
+	l := &live{release: make(chan struct{})}
+	var mu sync.Mutex
+	mu.Lock()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held, all sync.WaitGroup
+	held.Add(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		close(l.release)
+		mu.Unlock()
+		held.Done()
+		cancel()
+		conn.Close()
+		listener.Close()
+		all.Wait()
+	})
+	for _, run := range []func(){
+		l.chanReceive, l.selects, l.locked,
+		func() { l.deep(120) },
+		func() { generic(l.release) },
+		func() { mutexWait(&mu) },
+		func() { connRead(conn) },
+		func() { waitGroupWait(&held) },
+		func() { sleeps(ctx) },
+	} {
+		all.Go(run)
+	}
+
+	for _, tt := range []struct {
+		name, state string
+		check       func(g Goroutine) bool
+	}{
+		{name: "(*live).chanReceive", state: "chan receive"},
+		{name: "(*live).selects", state: "select"},
+		{name: "(*live).locked", state: "chan receive", check: func(g Goroutine) bool { return g.Locked }},
+		// 122 calls of deep and those around it, of which 100 are printed.
+		{name: "(*live).deep", state: "chan receive", check: func(g Goroutine) bool { return g.Elided > 20 && len(g.Frames) == 100 }},
+		{name: "generic[...]", state: "chan receive"},
+		{name: "mutexWait", state: "sync.Mutex.Lock"},
+		{name: "connRead", state: "IO wait", check: func(g Goroutine) bool {
+			return g.Frames[0].Func == "internal/poll.runtime_pollWait" && Locate(g).Frame.Func == thisPackage+"connRead"
+		}},
+		{name: "waitGroupWait", state: "sync.WaitGroup.Wait"},
+		{name: "sleeps", state: "sleep"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := eventually(t, tt.name, tt.state)
+			if tt.check != nil && !tt.check(g) {
+				t.Errorf("not as expected: %+v", g)
+			}
+			if got, want := Locate(g).Frame.Func, thisPackage+tt.name; got != want {
+				t.Errorf("telling frame is %s, want %s", got, want)
+			}
+			if g.CreatedBy.Func != "sync.(*WaitGroup).Go" || g.CreatedBy.Line == 0 || g.CreatorID == 0 {
+				t.Errorf("created by %+v in goroutine %d", g.CreatedBy, g.CreatorID)
+			}
+			for _, f := range g.Frames {
+				if f.File == "" || f.Line == 0 {
+					t.Errorf("frame without a location: %+v", f)
+				}
+			}
+		})
+	}
+}
+
+func TestLiveLabels(t *testing.T) {
+	t.Setenv("GODEBUG", "tracebacklabels=1")
+	l := &live{release: make(chan struct{})}
+	want := map[string]string{
+		"endpoint":      "/upstream",
+		"a]:\nb":        `}]: {"k": "v"}, labels:{`,
+		"tab\t, comma":  "\\ é \U00045678 \x00\x7f",
+		"empty":         "",
+		"minutes":       "chan receive, 2 minutes, locked to thread]:",
+		"goroutine 1 [": "\r\n\r\ngoroutine 2 [running]:\n",
+	}
+	var pairs []string
+	for k, v := range want {
+		pairs = append(pairs, k, v)
+	}
+	var wg sync.WaitGroup
+	pprof.Do(t.Context(), pprof.Labels(pairs...), func(context.Context) { wg.Go(l.chanReceive) })
+	defer wg.Wait()
+	defer close(l.release)
+	g := eventually(t, "(*live).chanReceive", "chan receive")
+	if diff := cmp.Diff(want, g.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
+
+func TestLiveBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &live{release: make(chan struct{})}
+		var wg sync.WaitGroup
+		wg.Go(l.selects)
+		synctest.Wait()
+		var c Capturer
+		text, _ := c.Capture()
+		d, err := Parse(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, g := range d.Goroutines {
+			if slices.ContainsFunc(g.Frames, func(f Frame) bool { return f.Func == thisPackage+"(*live).selects" }) {
+				found++
+				if g.State != "select" || !g.Durable || g.Bubble == 0 || len(g.Unknown) > 0 {
+					t.Errorf("state %q, durable %v, bubble %d, unknown %q", g.State, g.Durable, g.Bubble, g.Unknown)
+				}
+			}
+		}
+		if found != 1 {
+			t.Errorf("%d goroutines in selects", found)
+		}
+		close(l.release)
+		wg.Wait()
+	})
+}
+
+func TestCaptureGrowsOnceAndIsCutAtItsLimit(t *testing.T) {
+	l := &live{release: make(chan struct{})}
+	var wg sync.WaitGroup
+	const count = 500
+	for range count {
+		wg.Go(func() { l.deep(80) })
+	}
+	defer wg.Wait()
+	defer close(l.release)
+	for range count { // let them reach their depth
+		runtime.Gosched()
+	}
+
+	var c Capturer
+	first := capture(t, &c)
+	if len(first) < count {
+		t.Errorf("%d goroutines, want at least %d", len(first), count)
+	}
+	size := len(c.buf)
+	capture(t, &c)
+	if len(c.buf) > 2*size {
+		t.Errorf("the buffer grew from %d to %d bytes for the same goroutines", size, len(c.buf))
+	}
+
+	small := Capturer{MaxBytes: 100_000}
+	text, _ := small.Capture()
+	if len(text) != 100_000 {
+		t.Fatalf("%d bytes, want the limit", len(text))
+	}
+	d, err := Parse(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range d.Goroutines {
+		if last := i == len(d.Goroutines)-1; g.Truncated != last && strings.HasSuffix(string(text), "\n") == false {
+			t.Errorf("goroutine %d of %d: truncated %v", i+1, len(d.Goroutines), g.Truncated)
+		}
+	}
+}
