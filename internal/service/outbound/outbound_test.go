@@ -1,0 +1,150 @@
+package outbound
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// fasthttp's idle-connection cleaner sleeps between its rounds and cannot be stopped.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"))
+}
+
+// peer is a raw TCP server: serve gets each accepted connection, and hits counts
+// the requests that it read.
+func peer(t *testing.T, answer func(c *net.TCPConn)) (url string, hits *atomic.Int32) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hits = new(atomic.Int32)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			buf := make([]byte, 4096)
+			if n, _ := c.Read(buf); n > 0 {
+				hits.Add(1)
+				answer(c.(*net.TCPConn))
+			}
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return "http://" + l.Addr().String() + "/", hits
+}
+
+func TestEveryFailureIsSeenOnceAndNamed(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		answer func(c *net.TCPConn)
+		want   Kind
+	}{
+		{"closes before the answer", func(*net.TCPConn) {}, Reset},
+		{"resets before the answer", func(c *net.TCPConn) { c.SetLinger(0) }, Reset},
+		{"closes in the middle", func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf") }, Reset},
+		{"answers 503", func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") }, Status},
+		{"never answers", func(c *net.TCPConn) { io.Copy(io.Discard, c) }, Timeout},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			url, hits := peer(t, tc.answer)
+			c, err := New(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			err = c.Do(time.Now().Add(200*time.Millisecond), nil)
+			failure, ok := errors.AsType[*Error](err)
+			if !ok || failure.Kind != tc.want {
+				t.Errorf("got %v, want kind %d", err, tc.want)
+			}
+			if n := hits.Load(); n != 1 {
+				t.Errorf("the peer saw %d requests, want 1", n)
+			}
+		})
+	}
+}
+
+func TestRefusedIsAConnectFailure(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	c, err := New("http://" + addr + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Do(time.Time{}, nil)
+	if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Connect {
+		t.Errorf("got %v, want a connect failure", err)
+	}
+}
+
+func TestTLSHandshakeThatNeverEndsTimesOut(t *testing.T) {
+	url, _ := peer(t, func(c *net.TCPConn) { io.Copy(io.Discard, c) })
+	c, err := New("https" + url[len("http"):])
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Do(time.Now().Add(200*time.Millisecond), nil)
+	if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Timeout {
+		t.Errorf("got %v, want a timeout", err)
+	}
+}
+
+func TestAnswersReuseTheConnectionAndCarryHeaders(t *testing.T) {
+	var connections atomic.Int32
+	phases := make(chan string, 3)
+	srv := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { phases <- r.Header.Get("X-Phase") }),
+		ConnState: func(_ net.Conn, s http.ConnState) {
+			if s == http.StateNew {
+				connections.Add(1)
+			}
+		},
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go srv.Serve(l)
+	defer srv.Close()
+	c, err := New("http://" + l.Addr().String() + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 3 {
+		if err := c.Do(time.Time{}, map[string]string{"X-Phase": "load"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-phases; got != "load" {
+			t.Errorf("phase header %q, want load", got)
+		}
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections for three calls, want 1", n)
+	}
+}
+
+func TestNewRefusesWhatIsNoURL(t *testing.T) {
+	for _, bad := range []string{"", "127.0.0.1:80", "ftp://x/", "http://", "://"} {
+		if _, err := New(bad); err == nil {
+			t.Errorf("%q was taken for a URL", bad)
+		}
+	}
+}
