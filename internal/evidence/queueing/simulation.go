@@ -44,7 +44,6 @@ type simulation struct {
 	requests  []request
 	upstream  *rand.Rand
 	sources   []source
-	hasEnded  bool // the generator has stopped waiting
 	queue     fifo
 	permits   fifo // requests that wait for one
 	waiting   int  // in queue
@@ -83,8 +82,19 @@ func (f *fifo) pop() (int32, bool) {
 }
 
 // simulate runs one case to its end: until nothing is left that could happen.
-// Every request makes at most six events, so it ends.
+// Every request makes at most seven events, so it ends.
 func simulate(cfg *Config, cond *conditions) *tally {
+	s := newSimulation(cfg, cond)
+	for s.step() {
+	}
+	for i := range s.tally.ledgers {
+		s.tally.ledgers[i].close()
+	}
+	s.tally.stuck = s.busy > 0
+	return s.tally
+}
+
+func newSimulation(cfg *Config, cond *conditions) *simulation {
 	s := &simulation{
 		cfg: cfg, cond: cond,
 		tally:    &tally{ledgers: make([]ledger, len(cfg.Streams)), dumps: make([]snapshot, len(cfg.DumpAt))},
@@ -106,21 +116,25 @@ func simulate(cfg *Config, cond *conditions) *tally {
 		s.planArrival(i, 0)
 	}
 	for i, d := range cfg.DumpAt {
-		s.plan(dumpTaken, max(0, d.At+cond.dumpShift[i]), int32(i))
+		if d.At >= 0 { // before the load there is nothing to see
+			s.plan(dumpTaken, max(0, d.At+cond.dumpShift[i]), int32(i))
+		}
 	}
 	if cfg.GracefulStop >= 0 {
 		s.plan(stopped, max(cfg.Duration, cfg.Duration+cfg.GracefulStop+cond.stopShift), 0)
 	}
-	for len(s.calendar.events) > 0 {
-		e := s.calendar.pop()
-		s.now = e.at
-		s.happen(e)
+	return s
+}
+
+// step lets the next event happen; it reports false when there is none.
+func (s *simulation) step() bool {
+	if len(s.calendar.events) == 0 {
+		return false
 	}
-	for i := range s.tally.ledgers {
-		s.tally.ledgers[i].close()
-	}
-	s.tally.stuck = s.busy > 0
-	return s.tally
+	e := s.calendar.pop()
+	s.now = e.at
+	s.happen(e)
+	return true
 }
 
 func (s *simulation) plan(k kind, at time.Duration, id int32) {
@@ -157,7 +171,8 @@ func (s *simulation) happenTo(k kind, id int32, r *request) {
 	case permitExpired:
 		if r.stage == permitWaiting {
 			s.wanting--
-			s.refused(id, r)
+			s.refuse(id, r)
+			s.release()
 		}
 	case callEnded:
 		s.endCall(id, r)
@@ -318,6 +333,9 @@ func (s *simulation) work(id int32, r *request) (holds bool) {
 	switch p := &s.cfg.Profile; {
 	case p.Permits == 0 || s.held < p.Permits: // a free permit means that nobody waits for one
 		s.call(id, r)
+	case p.PermitWait == 0:
+		s.refuse(id, r)
+		return false
 	default:
 		r.stage = permitWaiting
 		s.permits.push(id)
@@ -327,11 +345,10 @@ func (s *simulation) work(id int32, r *request) (holds bool) {
 	return true
 }
 
-// refused is the end of a request that got no permit in time.
-func (s *simulation) refused(id int32, r *request) {
+// refuse answers a request that got no permit in time.
+func (s *simulation) refuse(id int32, r *request) {
 	s.breaker.report(s.now, r.generation, excluded)
 	s.reply(id, r, answer{http.StatusServiceUnavailable, adminapi.CauseBulkheadFull})
-	s.release()
 }
 
 // call calls the upstream; what will come of it is decided at once. A call that
