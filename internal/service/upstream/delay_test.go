@@ -1,0 +1,244 @@
+package upstream
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "delays")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func samples(t *testing.T, text string, n int) []time.Duration {
+	t.Helper()
+	d, err := ParseDelay(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(7, 7))
+	drawn := make([]time.Duration, n)
+	for i := range drawn {
+		drawn[i] = d.Sample(r)
+	}
+	return drawn
+}
+
+// distinct is the sorted set of what was drawn.
+func distinct(drawn []time.Duration) []time.Duration {
+	return slices.Compact(slices.Sorted(slices.Values(drawn)))
+}
+
+func TestParseDelay(t *testing.T) {
+	file := writeFile(t, "# measured last week\n\n 80ms \n1.5s\r\n")
+	tests := []struct {
+		text string
+		want []time.Duration // every value that 1,000 draws give
+	}{
+		{"0s", []time.Duration{0}},
+		{"0", []time.Duration{0}},
+		{"30s", []time.Duration{30 * time.Second}},
+		{"24h", []time.Duration{MaxDelay}},
+		{"uniform:5ms..5ms", []time.Duration{5 * time.Millisecond}},
+		{"uniform:0s..2ns", []time.Duration{0, 1, 2}}, // both ends included
+		{"lognormal:p50=80ms,p99=80ms", []time.Duration{80 * time.Millisecond}},
+		{"file:" + file, []time.Duration{80 * time.Millisecond, 1500 * time.Millisecond}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.text, func(t *testing.T) {
+			got := distinct(samples(t, tt.text, 1000))
+			// exp(log(x)) may miss x by a few nanoseconds.
+			near := cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < 10 })
+			if !strings.HasPrefix(tt.text, "lognormal") {
+				near = cmp.Comparer(func(a, b time.Duration) bool { return a == b })
+			}
+			if diff := cmp.Diff(tt.want, got, near); diff != "" {
+				t.Errorf("draws (-want +got):\n%s", diff)
+			}
+			if d, _ := ParseDelay(tt.text); d.String() != tt.text {
+				t.Errorf("String() = %q, want %q", d, tt.text)
+			}
+		})
+	}
+}
+
+func TestParseDelayErrors(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "absent")
+	tests := []struct{ text, want string }{
+		{"", "not a duration; write it with a unit"},
+		{"30", `"30" is not a duration; write it with a unit`},
+		{"-1s", "-1s is negative"},
+		{"25h", "above the longest delay, 24h"},
+		{"normal:1s", `unknown distribution "normal"; use a duration, uniform:, lognormal: or file:`},
+		{"uniform:", "no range; write it as uniform:10ms..50ms"},
+		{"uniform:10ms", "no range"},
+		{"uniform:50ms..10ms", "50ms is above 10ms; write the smaller one first"},
+		{"uniform:10..50ms", `"10" is not a duration`},
+		{"uniform:1ms..x", `"x" is not a duration`},
+		{"lognormal:p50=80ms", "needs both quantiles"},
+		{"lognormal:p50=80ms,p50=90ms", `"p50=90ms" is not one p50 and one p99`},
+		{"lognormal:p50=80ms,p99=400ms,p90=1s", `"p90=1s" is not one p50 and one p99`},
+		{"lognormal:p50=80ms,p99=40ms", "p99 40ms is below p50 80ms"},
+		{"lognormal:p50=0s,p99=40ms", "p50 must be above zero"},
+		{"lognormal:p50=80,p99=1s", `p50: "80" is not a duration`},
+		{"file:" + missing, "no such file"},
+		{"file:" + t.TempDir(), "not a regular file"},
+		{"file:/dev/zero", "not a regular file"},
+		{"file:" + writeFile(t, "\n# nothing\n"), "holds no duration"},
+		{"file:" + writeFile(t, "1s\n\nsoon\n"), `line 3: "soon" is not a duration`},
+		{"file:" + writeFile(t, strings.Repeat("x", 1<<17)), "not a list of durations"},
+		{"file:" + writeFile(t, strings.Repeat("1s\n", maxDelayFileLines+1)), "line 1000001: more than 1000000 durations"},
+		{"file:" + writeFile(t, strings.Repeat("\n", maxDelayFileBytes+1)), "16777217 bytes; at most 16777216 are read"},
+	}
+	for _, tt := range tests {
+		_, err := ParseDelay(tt.text)
+		if err == nil {
+			t.Errorf("ParseDelay(%q) succeeded, want an error with %q", tt.text, tt.want)
+			continue
+		}
+		if !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "delay ") {
+			t.Errorf("ParseDelay(%q): %v, want %q", tt.text, err, tt.want)
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("ParseDelay(%q): the error has more than one line: %v", tt.text, err)
+		}
+	}
+}
+
+func TestUniformStaysInRangeAndFillsIt(t *testing.T) {
+	const n = 10_000
+	low, high := 10*time.Millisecond, 50*time.Millisecond
+	var below [4]int // draws by quarter of the range
+	for _, d := range samples(t, "uniform:10ms..50ms", n) {
+		if d < low || d > high {
+			t.Fatalf("drew %v, want it in [%v, %v]", d, low, high)
+		}
+		below[min(3, int(4*(d-low)/(high-low)))]++
+	}
+	for quarter, got := range below {
+		checkBinomial(t, got, n, 0.25, "quarter %d", quarter)
+	}
+}
+
+// TestLogNormalQuantiles counts how many of n draws lie at or under the median
+// and the 0.99 quantile that were asked for. For the right distribution that
+// count is binomial.
+func TestLogNormalQuantiles(t *testing.T) {
+	const n = 100_000
+	p50, p99 := 80*time.Millisecond, 400*time.Millisecond
+	under50, under99, under84 := 0, 0, 0
+	sigma := math.Log(float64(p99)/float64(p50)) / z99
+	p84 := time.Duration(float64(p50) * math.Exp(sigma)) // one sigma above the median
+	for _, d := range samples(t, "lognormal:p50=80ms,p99=400ms", n) {
+		if d <= p50 {
+			under50++
+		}
+		if d <= p99 {
+			under99++
+		}
+		if d <= p84 {
+			under84++
+		}
+	}
+	checkBinomial(t, under50, n, 0.50, "at or under p50")
+	checkBinomial(t, under99, n, 0.99, "at or under p99")
+	checkBinomial(t, under84, n, 0.5*(1+math.Erf(1/math.Sqrt2)), "at or under one sigma")
+}
+
+func TestLogNormalTailIsCut(t *testing.T) {
+	drawn := samples(t, "lognormal:p50=1ns,p99=24h", 100_000)
+	if longest := slices.Max(drawn); longest != MaxDelay {
+		t.Errorf("longest of 100,000 draws is %v, want it cut to %v", longest, MaxDelay)
+	}
+	if shortest := slices.Min(drawn); shortest < 0 {
+		t.Errorf("shortest draw is %v", shortest)
+	}
+}
+
+// checkBinomial fails if got is more than five standard deviations from n*p: a
+// right implementation would fail for one seed in about 1.7 million.
+func checkBinomial(t *testing.T, got, n int, p float64, format string, args ...any) {
+	t.Helper()
+	mean, deviation := float64(n)*p, math.Sqrt(float64(n)*p*(1-p))
+	if math.Abs(float64(got)-mean) > 5*deviation {
+		t.Errorf(format+": %d of %d draws, want %.0f +- %.0f", append(args, got, n, mean, 5*deviation)...)
+	}
+}
+
+func TestDrawsAreSeeded(t *testing.T) {
+	b := mustParse(t, behaviourOf("uniform:0s..1h", "error", 0.5))
+	type draw struct {
+		Delay time.Duration
+		Fault string
+	}
+	sequence := func(seed uint64) []draw {
+		d := newDraws(seed)
+		var s []draw
+		for range 20 {
+			delay, fault := d.next(b)
+			s = append(s, draw{delay, string(fault)})
+		}
+		return s
+	}
+	if diff := cmp.Diff(sequence(1), sequence(1)); diff != "" {
+		t.Errorf("the same seed gave another sequence:\n%s", diff)
+	}
+	if cmp.Equal(sequence(1), sequence(2)) {
+		t.Error("two seeds gave the same sequence")
+	}
+}
+
+// TestFaultRateLeavesDelaysAlone: the delays of a seed do not depend on which
+// requests a fault befalls.
+func TestFaultRateLeavesDelaysAlone(t *testing.T) {
+	const n = 10_000
+	without, with := newDraws(3), newDraws(3)
+	quiet := mustParse(t, behaviourOf("uniform:0s..1h", "", 0))
+	faulty := mustParse(t, behaviourOf("uniform:0s..1h", "reset", 0.3))
+	faults := 0
+	for i := range n {
+		a, _ := without.next(quiet)
+		b, fault := with.next(faulty)
+		if a != b {
+			t.Fatalf("draw %d: %v without faults, %v with", i, a, b)
+		}
+		if fault != "" {
+			faults++
+		}
+	}
+	checkBinomial(t, faults, n, 0.3, "faults")
+}
+
+func FuzzParseDelay(f *testing.F) {
+	for _, s := range []string{"30s", "uniform:10ms..50ms", "lognormal:p50=80ms,p99=400ms", "file:testdata", "file:/dev/zero", "uniform:..", "lognormal:p50", "::"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		d, err := ParseDelay(s)
+		if err != nil {
+			return
+		}
+		r := rand.New(rand.NewPCG(1, 1))
+		for range 10 {
+			if drawn := d.Sample(r); drawn < 0 || drawn > MaxDelay {
+				t.Fatalf("%q drew %v, outside [0, %v]", s, drawn, MaxDelay)
+			}
+		}
+		again, err := ParseDelay(d.String())
+		if err != nil || again.String() != d.String() {
+			t.Fatalf("%q prints as %q, which reads as %q, %v", s, d, again, err)
+		}
+	})
+}
