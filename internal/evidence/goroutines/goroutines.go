@@ -77,4 +77,7 @@ type Dump struct {
 type Rest struct {
 	Text  string // without blank lines, at most 64 KiB
 	Bytes int64  // how long it was before that limit
+	// Truncated says that the text stopped in the header of another goroutine,
+	// before its id was known.
+	Truncated bool
 }

@@ -56,6 +56,20 @@ func splitHeader(line []byte) (id uint64, rest []byte, ok bool) {
 	return id, rest, ok
 }
 
+// beginsHeader says whether line, cut by the end of the text, may have been a
+// header, though it stops before its bracket.
+func beginsHeader(line []byte) bool {
+	id, ok := bytes.CutPrefix(line, []byte(headerPrefix))
+	if !ok {
+		return bytes.HasPrefix([]byte(headerPrefix), line)
+	}
+	after := bytes.TrimLeft(id, "0123456789")
+	if len(after) == 0 {
+		return true
+	}
+	return len(after) < len(id) && (bytes.HasPrefix([]byte(" gp="), after) || bytes.HasPrefix(after, []byte(" gp=")))
+}
+
 // parseHeader reads a header line. With cut, the line is the beginning of a
 // longer one that the text does not have; the goroutine is then Truncated.
 func parseHeader(line []byte, cut bool) (Goroutine, bool) {

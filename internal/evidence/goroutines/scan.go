@@ -29,6 +29,7 @@ type Scanner struct {
 	err  error
 	rest strings.Builder
 	size int64 // of the rest
+	torn bool  // the text stopped in a header, before its bracket
 
 	line  []byte // the current line, without its end
 	raw   []byte // the same, as read
@@ -116,7 +117,9 @@ func (s *Scanner) Text() []byte { return s.text }
 func (s *Scanner) Err() error { return s.err }
 
 // Rest returns the text outside of all goroutines that was read so far.
-func (s *Scanner) Rest() Rest { return Rest{Text: s.rest.String(), Bytes: s.size} }
+func (s *Scanner) Rest() Rest {
+	return Rest{Text: s.rest.String(), Bytes: s.size, Truncated: s.torn}
+}
 
 // next makes the next line the current one.
 func (s *Scanner) next() bool {
@@ -139,11 +142,10 @@ func (s *Scanner) next() bool {
 	if err != nil && err != io.EOF {
 		s.err = err
 	}
-	s.ended = err == nil
 	if len(raw) == 0 {
 		return false
 	}
-	s.raw = raw
+	s.raw, s.ended = raw, err == nil
 	line := bytes.TrimSuffix(raw, []byte("\n"))
 	s.line = bytes.TrimSuffix(line, []byte("\r"))
 	return true
@@ -176,6 +178,7 @@ func (s *Scanner) outside() {
 		return
 	}
 	s.size += int64(len(s.line)) + 1
+	s.torn = !s.ended && beginsHeader(s.line)
 	if room := maxRest - s.rest.Len(); room > len(s.line) {
 		s.rest.Write(s.line)
 		s.rest.WriteByte('\n')

@@ -49,6 +49,7 @@ func Summarize(r io.Reader) (result.Dump, error) {
 		members.count++
 		members.stacks[stackID(&hash, g)] = struct{}{}
 	}
+	d.Truncated = d.Truncated || s.Rest().Truncated
 	for key, members := range groups {
 		d.Groups = append(d.Groups, result.Group{
 			Where: key.where, State: key.state, Frame: key.frame,

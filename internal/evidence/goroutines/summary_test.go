@@ -1,0 +1,152 @@
+package goroutines
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"chokepoint/internal/result"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// block prints a goroutine with these functions, innermost first.
+func block(id int, header string, functions ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "goroutine %d [%s]:\n", id, header)
+	for i, f := range functions {
+		fmt.Fprintf(&b, "%s(0x%x)\n\t/src/a.go:%d +0x1d\n", f, id, i+1)
+	}
+	fmt.Fprintf(&b, "created by main.start in goroutine 1\n\t/src/a.go:99 +0x1d\n")
+	return b.String()
+}
+
+var reading = []string{pollWait, fdRead, "github.com/valyala/fasthttp.(*ResponseHeader).tryRead", do, handle, work}
+
+func exhausted(workers, queued int) string {
+	var blocks []string
+	id := 1
+	for ; id <= workers; id++ {
+		blocks = append(blocks, block(id, fmt.Sprintf("IO wait, %d minutes", id%3+1), reading...))
+	}
+	for ; id <= workers+queued; id++ {
+		blocks = append(blocks, block(id, `select labels:{"phase": "load"}`, "chokepoint/internal/service/pool.(*task).awaitWorker", "github.com/valyala/fasthttp.(*Server).serveConn"))
+	}
+	blocks = append(blocks, block(id, "running", "runtime/pprof.writeGoroutineStacks", "chokepoint/internal/service/victim.dump", "net/http.(*conn).serve"))
+	return strings.Join(blocks, "\n")
+}
+
+func TestSummarize(t *testing.T) {
+	dial := block(900, "IO wait", pollWait, "net.(*netFD).connect", "net.(*Dialer).DialContext", "chokepoint/internal/service/outbound.dial", do, handle, work)
+	text := exhausted(200, 300) + "\n" + dial
+	d, err := Summarize(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := result.Dump{
+		Goroutines: 502, Workers: 201, Queued: 300,
+		Where: map[string]int{Idle: 0, UpstreamRead: 200, PermitWait: 0, Database: 0, Queued: 300, Running: 0, Other: 1},
+		Groups: []result.Group{
+			{Where: Queued, State: "select", Frame: "chokepoint/internal/service/pool.(*task).awaitWorker", Count: 300, Stacks: 1,
+				Stack: block(201, `select labels:{"phase": "load"}`, "chokepoint/internal/service/pool.(*task).awaitWorker", "github.com/valyala/fasthttp.(*Server).serveConn")},
+			{Where: UpstreamRead, State: "IO wait", Frame: "github.com/valyala/fasthttp.(*ResponseHeader).tryRead", Count: 200, Stacks: 1,
+				Stack: block(1, "IO wait, 2 minutes", reading...)},
+			{Where: Other, State: "IO wait", Frame: "chokepoint/internal/service/outbound.dial", Count: 1, Stacks: 1, Stack: dial},
+			{Where: Other, State: "running", Frame: "chokepoint/internal/service/victim.dump", Count: 1, Stacks: 1,
+				Stack: block(501, "running", "runtime/pprof.writeGoroutineStacks", "chokepoint/internal/service/victim.dump", "net/http.(*conn).serve")},
+		},
+	}
+	if diff := cmp.Diff(want, d); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestSummarizeTellsStacksApart(t *testing.T) {
+	other := strings.Replace(block(3, "IO wait", reading...), "/src/a.go:5", "/src/a.go:55", 1)
+	d, err := Summarize(strings.NewReader(block(1, "IO wait", reading...) + "\n" + block(2, "IO wait, 9 minutes", reading...) + "\n" + other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Groups) != 1 || d.Groups[0].Count != 3 || d.Groups[0].Stacks != 2 {
+		t.Errorf("groups %+v", d.Groups)
+	}
+}
+
+func TestSummarizeTruncated(t *testing.T) {
+	whole := exhausted(2, 2)
+	for _, tt := range []struct {
+		name, text string
+		goroutines int
+		truncated  bool
+	}{
+		{"whole", whole, 5, false},
+		{"within a stack", whole[:len(whole)-90], 5, true},
+		{"within a header", whole + "\ngoroutine 6 [sel", 6, true},
+		{"within an id", whole + "\ngoroutine 1", 5, true},
+		{"within gp", whole + "\ngoroutine 17 gp=0x12", 5, true},
+		{"within the word", whole + "\ngorout", 5, true},
+		{"before another line", whole + "\ngorout\n", 5, false},
+		{"other text", whole + "\nexit status 2", 5, false},
+		{"no id", whole + "\ngoroutine x", 5, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, err := Summarize(strings.NewReader(tt.text))
+			if err != nil || d.Truncated != tt.truncated || d.Goroutines != tt.goroutines {
+				t.Errorf("%d goroutines, truncated %v, error %v", d.Goroutines, d.Truncated, err)
+			}
+		})
+	}
+}
+
+func TestSummarizeErrors(t *testing.T) {
+	if _, err := Summarize(strings.NewReader("<html>404</html>\n")); err == nil || !strings.HasPrefix(err.Error(), "no goroutine in 17 bytes") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := Summarize(strings.NewReader("")); err == nil || !strings.HasPrefix(err.Error(), "no goroutine in 0 bytes") {
+		t.Errorf("error %v", err)
+	}
+	broken := errors.New("broken pipe")
+	d, err := Summarize(io.MultiReader(strings.NewReader(exhausted(3, 1)), iotest.ErrReader(broken)))
+	if !errors.Is(err, broken) || d.Goroutines != 5 || d.Workers != 3 || !d.Truncated {
+		t.Errorf("%d goroutines, %d workers, truncated %v, error %v", d.Goroutines, d.Workers, d.Truncated, err)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	group := func(where, state, frame string, count int) result.Group {
+		return result.Group{Where: where, State: state, Frame: frame, Count: count}
+	}
+	a := result.Dump{Groups: []result.Group{
+		group(Idle, "chan receive", "awaitTask", 10), group(Other, "select", "f", 3), group(Other, "select", "same", 4), group(Queued, "select", "q", 7),
+	}}
+	b := result.Dump{Groups: []result.Group{
+		group(UpstreamRead, "IO wait", "do", 200), group(Other, "select", "same", 4), group(Other, "select", "f", 5), group(Queued, "select", "q", 5),
+	}}
+	want := []Change{
+		{UpstreamRead, "IO wait", "do", 0, 200},
+		{Idle, "chan receive", "awaitTask", 10, 0},
+		{Other, "select", "f", 3, 5},
+		{Queued, "select", "q", 7, 5},
+	}
+	if diff := cmp.Diff(want, Diff(a, b)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := Diff(a, a); len(got) != 0 {
+		t.Errorf("a dump differs from itself: %+v", got)
+	}
+}
+
+func BenchmarkSummarize(b *testing.B) {
+	text := exhausted(10_000, 90_000)
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		d, err := Summarize(strings.NewReader(text))
+		if err != nil || d.Goroutines != 100_001 {
+			b.Fatal(d.Goroutines, err)
+		}
+	}
+}
