@@ -1,0 +1,89 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"chokepoint/internal/result"
+)
+
+// runFolder holds what the folder of a run says. Only the summary is needed;
+// what else is missing or unreadable is nil, with a sentence about it.
+type runFolder struct {
+	dir      string
+	summary  result.Summary
+	manifest *result.Manifest
+	load     *result.Load
+	timeline []result.TimelineRow
+	events   []result.Event
+	// unread holds, by file name, the sentence that says why there is nothing.
+	unread map[string]string
+}
+
+func readRun(dir string) (runFolder, error) {
+	summary, err := result.ReadSummary(dir)
+	if err != nil {
+		return runFolder{}, needed(dir, result.SummaryFile, "a run", err)
+	}
+	r := runFolder{dir: dir, summary: summary, unread: map[string]string{}}
+	if m, err := result.ReadManifest(dir); r.note(result.ManifestFile, err) {
+		r.manifest = &m
+	}
+	if l, err := result.ReadLoad(filepath.Join(dir, result.LoadFile)); r.note(result.LoadFile, err) {
+		r.load = &l
+	}
+	if rows, err := result.ReadTimeline(filepath.Join(dir, result.TimelineFile)); r.note(result.TimelineFile, err) {
+		r.timeline = rows
+	}
+	if events, err := result.ReadEvents(filepath.Join(dir, result.EventsFile)); r.note(result.EventsFile, err) {
+		r.events = events
+	}
+	return r, nil
+}
+
+// needed explains why a folder cannot be reported on at all.
+func needed(dir, file, what string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s holds no %s: give the folder of %s, such as results/<run>: %w", dir, file, what, fs.ErrNotExist)
+	}
+	return err
+}
+
+// note says whether file could be read, and keeps the reason where it could not.
+func (r *runFolder) note(file string, err error) bool {
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, fs.ErrNotExist):
+		r.unread[file] = file + " is missing."
+	default:
+		r.unread[file] = "Unreadable: " + relative(r.dir, err.Error()) + "."
+	}
+	return false
+}
+
+// relative takes the folder out of an error text: a report reads the same
+// wherever its folder lies.
+func relative(dir, message string) string {
+	return strings.ReplaceAll(message, filepath.Clean(dir)+string(filepath.Separator), "")
+}
+
+// rawFile links a file of a run, whose folder lies at run relative to the
+// report's, or its gzipped form, as reference results are committed.
+func rawFile(dir, run, name string) text {
+	if name == "" {
+		return plain(none)
+	}
+	for _, candidate := range []string{name, name + ".gz"} {
+		href := path.Join(run, candidate)
+		if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(href))); err == nil {
+			return link(candidate, href)
+		}
+	}
+	return plain(name + " (missing)")
+}

@@ -1,0 +1,358 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"chokepoint/internal/result"
+)
+
+// Run writes the report of the run in dir, as Markdown. A folder without a
+// readable summary.json is an error; any other file that is missing is said to be
+// missing, in its place.
+func Run(dir string) (string, error) {
+	r, err := readRun(dir)
+	if err != nil {
+		return "", err
+	}
+	return markdown(runDocument(r)), nil
+}
+
+func runDocument(r runFolder) document {
+	s := r.summary
+	d := document{
+		title: fmt.Sprintf("%s, profile %s: %s", capitalisedName(s.Run.Scenario), s.Run.Profile, outcomeInWords(s.Verdict.Outcome)),
+		lead:  []block{runLead(s)},
+	}
+	if !s.Validity.Valid {
+		d.title = fmt.Sprintf("Invalid run: %s, profile %s", s.Run.Scenario, s.Run.Profile)
+	}
+	if s.Run.Scale != 1 {
+		d.lead = append(d.lead, scaleNote(s.Run.Scale))
+	}
+	d.add("May this run be believed?", believedBlocks(r)...)
+	d.add("Verdict", verdictBlocks(s)...)
+	d.add("Latency and failures", latencyBlocks(s)...)
+	d.add("Predicted beside measured", predictionBlocks(s)...)
+	d.add("Dumps", dumpBlocks(r)...)
+	d.add("Where the workers stood", whereBlocks(s)...)
+	d.add("Status codes and causes of errors", statusBlocks(s)...)
+	if blocks := waitBlocks(s); blocks != nil {
+		d.add("Where the wait went", blocks...)
+	}
+	d.add("Pool maxima", poolTable(s.Pool))
+	d.add("CPU and memory", processBlocks(r)...)
+	d.add("Timeline", timelineBlocks(r)...)
+	d.add("Recovery", recoveryBlocks(s)...)
+	d.add("Ledger", ledgerBlocks(s)...)
+	d.add("Upstream: dose asked and dose seen", doseTable(s.Upstream))
+	d.add("Baselines", baselineBlocks(s)...)
+	d.add("Conditions", conditionBlocks(r.manifest, r.unread[result.ManifestFile])...)
+	return d
+}
+
+// capitalisedName begins a title with a scenario's name, which may be empty.
+func capitalisedName(name string) string {
+	if name == "" {
+		return "Run"
+	}
+	return capitalised(name)
+}
+
+func runLead(s result.Summary) block {
+	return sentence(plain("Run "), code(s.Run.ID), plain(", started "+s.Run.StartedAt.UTC().Format("2006-01-02 15:04:05")+" UTC."))
+}
+
+func scaleNote(scale float64) block {
+	return sentence(plain("Time ran at scale "), plain(shortest(scale)),
+		plain(fmt.Sprintf(": a scenario second took %s s. Latencies (ms) and rates are real; instants and recovery are in scenario seconds. Counts and shares do not depend on the scale.",
+			shortest(scale))))
+}
+
+func endpointNames(s result.Summary) []string { return slices.Sorted(maps.Keys(s.Endpoints)) }
+
+func believedBlocks(r runFolder) []block {
+	s := r.summary
+	var blocks []block
+	if s.Validity.Valid {
+		blocks = append(blocks, sentence(strong("Yes: the run is valid."), plain(" What speaks for it:")))
+	} else {
+		blocks = append(blocks,
+			sentence(strong("No: the run is invalid."), plain(" It is left out of medians. Its dumps show what they show all the same, and every figure is given below. The reasons:")),
+			reasonList(s.Validity.Reasons, "The summary gives no reason."), paragraph{plain("What else bears on it:")})
+	}
+	var facts []text
+	for _, name := range endpointNames(s) {
+		e := s.Endpoints[name]
+		fact := fmt.Sprintf("%s of %s scheduled requests were started, %s dropped, %s interrupted; the lag's p99 was %s.",
+			count(e.Started), count(e.Scheduled), count(e.Dropped), count(e.Interrupted), latency(e.Lag, e.Lag.P99))
+		facts = append(facts, join(endpoint(name), plain(": "+fact)))
+		if when := dropsInWords(r.load, name); when != "" {
+			facts = append(facts, join(endpoint(name), plain(": "+when)))
+		}
+	}
+	if n := len(s.Prediction.Rows); n > 0 {
+		facts = append(facts, plain(fmt.Sprintf("The model, which knows the configuration only, agrees on %s of %s.", count(n-disagreements(s.Prediction)), plural(n, "figure"))))
+	}
+	blocks = append(blocks, list{facts})
+	if len(s.Validity.Warnings) > 0 {
+		blocks = append(blocks, paragraph{strong("Warnings:")}, reasonList(s.Validity.Warnings, ""))
+	}
+	return blocks
+}
+
+func reasonList(reasons []string, empty string) block {
+	if len(reasons) == 0 {
+		return paragraph{plain(empty)}
+	}
+	var l list
+	for _, r := range reasons {
+		l.items = append(l.items, plain(r))
+	}
+	return l
+}
+
+// dropsInWords says in which real seconds of the window arrivals were dropped.
+func dropsInWords(load *result.Load, name string) string {
+	if load == nil {
+		return ""
+	}
+	first, last, most := -1, -1, 0
+	perSecond := load.Drops[name]
+	for second, n := range perSecond {
+		if n == 0 {
+			continue
+		}
+		if first < 0 {
+			first = second
+		}
+		last = second
+		most = max(most, n)
+	}
+	if first < 0 {
+		return ""
+	}
+	return fmt.Sprintf("the first drop fell in real second %s of the window, the last in second %s; %s at most in one second.",
+		count(first), count(last), count(most))
+}
+
+func verdictBlocks(s result.Summary) []block {
+	blocks := []block{paragraph{strong(verdictSentence(s))}}
+	if want := s.Verdict.Expected; want != "" && want != s.Verdict.Outcome {
+		blocks = append(blocks, sentence(plain("Expected of this profile: "), strong(outcomeInWords(want)), plain(".")))
+	}
+	if len(s.Verdict.Checks) == 0 {
+		return append(blocks, paragraph{plain("The summary lists no checks.")})
+	}
+	t := table{columns: []column{words("check"), words("wanted"), words("got"), words("holds")}}
+	for _, c := range s.Verdict.Checks {
+		holds := yesNo(c.OK)
+		if c.Informative {
+			holds = join(holds, plain(" (for information)"))
+		}
+		t.rows = append(t.rows, []text{plain(c.Name), plain(c.Want), plain(c.Got), holds})
+	}
+	return append(blocks, t)
+}
+
+func endpoint(name string) text { return code("/" + name) }
+
+// latency prints one figure of p, or a dash where p holds no samples.
+func latency(p result.Percentiles, v float64) string {
+	if p.Count == 0 {
+		return none
+	}
+	return milliseconds(v) + " ms"
+}
+
+func latencyBlocks(s result.Summary) []block {
+	if len(s.Endpoints) == 0 {
+		return []block{paragraph{plain("The summary holds no endpoints.")}}
+	}
+	failures := table{columns: []column{words("endpoint"), numbers("scheduled"), numbers("ok"), numbers("failed"), numbers("failed share"),
+		numbers("failed share of the completed"), numbers("target rate"), numbers("achieved rate"), numbers("client timeout")}}
+	times := table{columns: []column{words("endpoint"), words("time of"), numbers("requests"), numbers("p50"), numbers("p95"),
+		numbers("p99"), numbers("p99.9"), numbers("max")}}
+	for _, name := range endpointNames(s) {
+		e := s.Endpoints[name]
+		failures.rows = append(failures.rows, []text{endpoint(name), plain(count(e.Scheduled)), plain(count(e.OK)), plain(count(e.Scheduled - e.OK)),
+			plain(percent(e.FailedRatio)), plain(percent(e.CompletedFailedRatio)), plain(number(e.TargetRate, 1) + "/s"),
+			plain(number(e.AchievedRate, 1) + "/s"), plain(milliseconds(e.ClientTimeoutMS) + " ms")})
+		for _, row := range []struct {
+			of string
+			p  result.Percentiles
+		}{
+			{"response, all", e.Response},
+			{"response, ok", e.OKResponse},
+			{"response, ok, no dump in its time", e.QuietResponse},
+			{"response, failed", e.FailedResponse},
+			{"service, all", e.Service},
+			{"lag", e.Lag},
+		} {
+			if row.p.Count > 0 {
+				times.rows = append(times.rows, timesRow(name, row.of, row.p))
+			}
+		}
+	}
+	blocks := []block{failures, times,
+		paragraph{plain("Response time runs from the moment a request fell due, service time from the worker's first connect or write, lag between the two. " +
+			"A client timeout counts as the time that the client waited. Dropped and interrupted requests have no time and count as failed. " +
+			"The p99.9 is left out under 1,000 samples.")}}
+	if fast, ok := s.Endpoints[fastEndpoint]; ok && fast.QuietResponse.Count > 0 && fast.OKResponse.Count > 0 {
+		blocks = append(blocks, sentence(plain("A full dump stops the world. The p99 of "), endpoint(fastEndpoint),
+			plain(fmt.Sprintf(" was %s over all its good answers, and %s without the %s that were in flight during a dump.",
+				latency(fast.OKResponse, fast.OKResponse.P99), latency(fast.QuietResponse, fast.QuietResponse.P99),
+				count(fast.OKResponse.Count-fast.QuietResponse.Count)))))
+	}
+	return blocks
+}
+
+func timesRow(name, of string, p result.Percentiles) []text {
+	tail := none
+	if p.P999 != nil {
+		tail = latency(p, *p.P999)
+	}
+	return []text{endpoint(name), plain(of), plain(count(p.Count)), plain(latency(p, p.P50)), plain(latency(p, p.P95)),
+		plain(latency(p, p.P99)), plain(tail), plain(latency(p, p.Max))}
+}
+
+func disagreements(p result.Prediction) (n int) {
+	for _, row := range p.Rows {
+		if !row.OK {
+			n++
+		}
+	}
+	return n
+}
+
+func predictionBlocks(s result.Summary) []block {
+	rows := s.Prediction.Rows
+	if len(rows) == 0 {
+		return []block{paragraph{plain("The summary holds no prediction.")}}
+	}
+	lead := sentence(strong("The model and the run agree"), plain(fmt.Sprintf(" on %s.", plural(len(rows), "figure"))))
+	if n := disagreements(s.Prediction); n > 0 {
+		lead = sentence(strong(fmt.Sprintf("The model and the run disagree on %s of %s.", count(n), plural(len(rows), "figure"))),
+			plain(" They lead the table."))
+	}
+	t := table{columns: []column{words("figure"), numbers("predicted"), numbers("measured"), numbers("tolerance"), words("agrees"), words("note")}}
+	sorted := slices.Clone(rows)
+	slices.SortStableFunc(sorted, func(a, b result.PredictionRow) int { return order(a.OK) - order(b.OK) })
+	for _, row := range sorted {
+		predicted := inUnit(row.Predicted, row.Unit)
+		if row.Low != row.High {
+			predicted += fmt.Sprintf(" (%s to %s)", inUnit(row.Low, row.Unit), inUnit(row.High, row.Unit))
+		}
+		t.rows = append(t.rows, []text{code(row.Name), plain(predicted), plain(inUnit(row.Measured, row.Unit)),
+			plain("± " + tolerance(row)), yesNo(row.OK), plain(row.Note)})
+	}
+	blocks := []block{lead, t}
+	if s.Run.Scale != 1 {
+		blocks = append(blocks, paragraph{plain("Figures in s are scenario seconds, those in ms real milliseconds.")})
+	}
+	return blocks
+}
+
+func order(ok bool) int {
+	if ok {
+		return 1
+	}
+	return 0
+}
+
+// tolerance is absolute, so that of a ratio is in percentage points.
+func tolerance(row result.PredictionRow) string {
+	if row.Unit == "ratio" {
+		return number(row.Tolerance*100, 1) + " points"
+	}
+	return inUnit(row.Tolerance, row.Unit)
+}
+
+func statusBlocks(s result.Summary) []block {
+	t := table{columns: []column{words("endpoint"), words("kind"), words("value"), numbers("requests"), numbers("share of scheduled")}}
+	for _, name := range endpointNames(s) {
+		e := s.Endpoints[name]
+		for _, kind := range []struct {
+			name   string
+			counts map[string]int
+		}{{"status", e.Status}, {"error in the body", e.ErrorBodies}, {"cause at the client", e.Causes}} {
+			for _, value := range slices.Sorted(maps.Keys(kind.counts)) {
+				t.rows = append(t.rows, []text{endpoint(name), plain(kind.name), code(value), plain(count(kind.counts[value])),
+					plain(share(kind.counts[value], e.Scheduled))})
+			}
+		}
+	}
+	if len(t.rows) == 0 {
+		return []block{paragraph{plain("No request got an answer, and no cause was noted.")}}
+	}
+	return []block{t}
+}
+
+func share(n, of int) string {
+	if of == 0 {
+		return none
+	}
+	return percent(float64(n) / float64(of))
+}
+
+func waitBlocks(s result.Summary) []block {
+	t := table{columns: []column{words("endpoint"), numbers("for a worker"), numbers("for a permit"), numbers("in the upstream"), numbers("in the database")}}
+	for _, name := range endpointNames(s) {
+		if w := s.Endpoints[name].ServerTiming; w != nil {
+			t.rows = append(t.rows, []text{endpoint(name), plain(inUnit(w.Queue, "ms")), plain(inUnit(w.Permit, "ms")),
+				plain(inUnit(w.Upstream, "ms")), plain(inUnit(w.Database, "ms"))})
+		}
+	}
+	if len(t.rows) == 0 {
+		return nil
+	}
+	return []block{paragraph{plain("Means over the requests that the victim finished, by its own clock.")}, t}
+}
+
+func recoveryBlocks(s result.Summary) []block {
+	r, scale := s.Recovery, s.Run.Scale
+	var blocks []block
+	if r.Recovered && r.Seconds != nil {
+		blocks = append(blocks, paragraph{plain(fmt.Sprintf("The pool was idle and /%s answered as in the baseline %s after the end of the load; predicted: %s.",
+			fastEndpoint, scenarioSeconds(*r.Seconds, scale), number(r.PredictedSeconds, 1)))})
+	} else {
+		blocks = append(blocks, sentence(strong("Not recovered"), plain(fmt.Sprintf(" in the %s that the run waited after the end of the load; predicted: %s.",
+			scenarioSeconds(r.WaitedS, scale), number(r.PredictedSeconds, 1)))))
+	}
+	return blocks
+}
+
+func ledgerBlocks(s result.Summary) []block {
+	t := table{columns: []column{words("endpoint"), words("identity"), words("in figures"), words("holds")}}
+	for _, name := range endpointNames(s) {
+		e := s.Endpoints[name]
+		row := func(identity, figures string, holds bool) {
+			t.rows = append(t.rows, []text{endpoint(name), plain(identity), plain(figures), yesNo(holds)})
+		}
+		sum := func(parts ...int) (total int, written string) {
+			var figures []string
+			for _, p := range parts {
+				total += p
+				figures = append(figures, count(p))
+			}
+			return total, strings.Join(figures, " + ")
+		}
+		row("planned = scheduled", fmt.Sprintf("%s = %s", count(e.Planned), count(e.Scheduled)), e.Planned == e.Scheduled)
+		total, written := sum(e.Started, e.Dropped)
+		row("scheduled = started + dropped", count(e.Scheduled)+" = "+written, e.Scheduled == total)
+		total, written = sum(e.OK, e.HTTPError, e.Timeout, e.ConnectError, e.TransportError, e.Interrupted)
+		row("started = ok + http_error + timeout + connect_error + transport_error + interrupted", count(e.Started)+" = "+written, e.Started == total)
+		if e.ServerSeen == nil || e.Unseen == nil {
+			t.rows = append(t.rows, []text{endpoint(name), plain("started = seen by the server + never seen"), plain("the server does not count"), plain(none)})
+			continue
+		}
+		total, written = sum(*e.ServerSeen, *e.Unseen)
+		row("started = seen by the server + never seen", count(e.Started)+" = "+written, e.Started == total)
+	}
+	if len(t.rows) == 0 {
+		return []block{paragraph{plain("The summary holds no endpoints.")}}
+	}
+	return []block{t}
+}

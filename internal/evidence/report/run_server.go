@@ -1,0 +1,231 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"chokepoint/internal/result"
+)
+
+// topGroups is the number of groups that a run's report lists for each dump; the
+// raw file holds the rest.
+const topGroups = 5
+
+// whereOrder is the order of columns: free first, then held, then the rest.
+func whereOrder() []string {
+	return []string{"idle", "upstream_read", "permit_wait", "database", "running", "other"}
+}
+
+// whereColumns lists the places in counts in the order of reports, unknown ones
+// last by name; connections in the queue are no workers and have no place.
+func whereColumns(counts map[string]int) []string {
+	rank := map[string]int{}
+	for i, where := range whereOrder() {
+		rank[where] = i - len(whereOrder())
+	}
+	var columns []string
+	for where := range counts {
+		if where != "queued" {
+			columns = append(columns, where)
+		}
+	}
+	slices.SortFunc(columns, func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank[a], rank[b]), cmp.Compare(a, b))
+	})
+	return columns
+}
+
+func noDumps() []block { return []block{paragraph{plain("The summary holds no dumps.")}} }
+
+func dumpBlocks(r runFolder) []block {
+	if len(r.summary.Dumps) == 0 {
+		return noDumps()
+	}
+	t := table{columns: []column{words("point"), numbers("at"), numbers("goroutines"), numbers("workers"), numbers("queued"),
+		numbers("pause"), words("raw text"), words("low-pause profile")}}
+	for _, d := range r.summary.Dumps {
+		profile := rawFile(r.dir, ".", d.ProfileFile)
+		if d.ProfileFile != "" {
+			profile = join(profile, plain(", "+milliseconds(d.ProfileMS)+" ms"))
+		}
+		t.rows = append(t.rows, []text{code(d.Point), plain(scenarioSeconds(d.AtS, r.summary.Run.Scale)), plain(count(d.Goroutines)),
+			plain(count(d.Workers)), plain(count(d.Queued)), plain(milliseconds(d.PauseMS) + " ms"), rawFile(r.dir, ".", d.File), profile})
+	}
+	return []block{t, paragraph{plain("The pause is how long the full dump stopped the victim's world.")}}
+}
+
+func whereBlocks(s result.Summary) []block {
+	if len(s.Dumps) == 0 {
+		return noDumps()
+	}
+	seen := map[string]int{}
+	for _, d := range s.Dumps {
+		maps.Copy(seen, d.Where)
+	}
+	columns := whereColumns(seen)
+	places := table{columns: []column{words("point")}}
+	for _, where := range columns {
+		places.columns = append(places.columns, numbers(where))
+	}
+	groups := table{columns: []column{words("point"), numbers("goroutines"), words("where"), words("state"), words("frame")}}
+	for _, d := range s.Dumps {
+		row := []text{code(d.Point)}
+		for _, where := range columns {
+			row = append(row, plain(count(d.Where[where])))
+		}
+		places.rows = append(places.rows, row)
+		for _, g := range largest(d.Groups) {
+			groups.rows = append(groups.rows, []text{code(d.Point), plain(count(g.Count)), plain(g.Where), plain(g.State), code(g.Frame)})
+		}
+	}
+	blocks := []block{paragraph{plain("Request workers by the place in which they stand:")}, places}
+	if len(groups.rows) > 0 {
+		blocks = append(blocks, paragraph{plain(fmt.Sprintf("The largest groups of goroutines, at most %d of each dump:", topGroups))}, groups)
+	}
+	return append(blocks, exampleBlocks(s.Dumps)...)
+}
+
+// largest picks the topGroups groups of a dump, largest first.
+func largest(groups []result.Group) []result.Group {
+	sorted := slices.Clone(groups)
+	slices.SortStableFunc(sorted, func(a, b result.Group) int { return cmp.Compare(b.Count, a.Count) })
+	return sorted[:min(topGroups, len(sorted))]
+}
+
+// exampleBlocks shows one stack of the largest group that something held.
+func exampleBlocks(dumps []result.Dump) []block {
+	var held result.Group
+	point := ""
+	for _, d := range dumps {
+		for _, g := range d.Groups {
+			if heldPlace(g.Where) && g.Stack != "" && g.Count > held.Count {
+				held, point = g, d.Point
+			}
+		}
+	}
+	if point == "" {
+		return nil
+	}
+	return []block{
+		sentence(plain(fmt.Sprintf("One of the %s in %s at ", count(held.Count), whereInWords(held.Where))), code(point), plain(", as printed:")),
+		listing{strings.Split(strings.TrimRight(held.Stack, "\r\n"), "\n")},
+	}
+}
+
+func poolTable(p result.Pool) block {
+	return table{
+		columns: []column{numbers("workers"), numbers("limit"), numbers("busy"), numbers("queued"), numbers("permits held"),
+			numbers("accept queue"), numbers("connections lost to a full accept queue"), numbers("abandoned by their client")},
+		rows: [][]text{{plain(count(p.MaxWorkers)), plain(workerLimit(p)), plain(count(p.MaxBusy)), plain(count(p.MaxQueued)),
+			plain(count(p.MaxPermits)), plain(count(p.MaxAcceptQueue)), plain(count(p.AcceptDrops)), plain(count(p.Abandoned))}},
+	}
+}
+
+func workerLimit(p result.Pool) string {
+	if p.WorkerLimit == 0 {
+		return "none"
+	}
+	return count(p.WorkerLimit)
+}
+
+func processBlocks(r runFolder) []block {
+	s := r.summary
+	of := ""
+	if r.manifest != nil {
+		if procs, err := strconv.Atoi(r.manifest.Limits["GOMAXPROCS"]); err == nil && procs > 0 {
+			of = fmt.Sprintf(" of %s %%", count(100*procs))
+		}
+	}
+	blocks := []block{
+		sentence(strong(fmt.Sprintf("CPU %s%s while %s.", inUnit(s.Victim.CPUPercentMean, "percent"), of, busyAtMost(s.Pool))),
+			plain(" The share is the victim's mean under load; 100 % is one core.")),
+		table{
+			columns: []column{numbers("CPU, mean"), numbers("CPU, max"), numbers("memory, max"), numbers("goroutines, max")},
+			rows: [][]text{{plain(inUnit(s.Victim.CPUPercentMean, "percent")), plain(inUnit(s.Victim.CPUPercentMax, "percent")),
+				plain(mebibytes(s.Victim.RSSBytesMax)), plain(count(s.Victim.GoroutinesMax))}},
+		},
+	}
+	if len(s.Children) > 0 {
+		t := table{columns: []column{words("process"), numbers("CPU"), numbers("runnable without a CPU")}}
+		for _, c := range s.Children {
+			t.rows = append(t.rows, []text{code(c.Name), plain(number(c.CPUSeconds, 2) + " s"), plain(milliseconds(c.RunQueueWaitMS) + " ms")})
+		}
+		blocks = append(blocks, paragraph{plain("Every process of the run, under load, in real time:")}, t)
+	}
+	return blocks
+}
+
+func doseTable(u result.Upstream) block {
+	seen := "not measured"
+	if u.DelaySeenMS != nil {
+		seen = milliseconds(*u.DelaySeenMS) + " ms"
+	}
+	return table{
+		columns: []column{numbers("delay asked"), numbers("delay seen"), words("through"), numbers("requests of the load that arrived")},
+		rows:    [][]text{{plain(milliseconds(u.DelayAskedMS) + " ms"), plain(seen), plain(u.Via), plain(count(u.Received))}},
+	}
+}
+
+func baselineBlocks(s result.Summary) []block {
+	if len(s.Baselines) == 0 {
+		return []block{paragraph{plain("No baseline was measured.")}}
+	}
+	t := table{columns: []column{words("baseline"), numbers("rate"), numbers("for"), numbers("requests"), numbers("failed"),
+		numbers("p50"), numbers("p95"), numbers("p99"), numbers("max")}}
+	for _, b := range s.Baselines {
+		p := b.Response
+		t.rows = append(t.rows, []text{code(b.Name), plain(number(b.Rate, 1) + "/s"), plain(number(b.Seconds, 1) + " s"), plain(count(p.Count)),
+			plain(count(b.Failed)), plain(latency(p, p.P50)), plain(latency(p, p.P95)), plain(latency(p, p.P99)), plain(latency(p, p.Max))})
+	}
+	return []block{sentence(plain("Before the load, on "), endpoint(fastEndpoint), plain(" alone; seconds are real.")), t}
+}
+
+// conditionBlocks lists what ran, on what and how; missing says why there is no
+// manifest.
+func conditionBlocks(m *result.Manifest, missing string) []block {
+	if m == nil {
+		return []block{paragraph{plain(missing + " The conditions are not known.")}}
+	}
+	revision := m.Revision
+	if m.Modified {
+		revision += " (with local changes)"
+	}
+	t := table{columns: []column{words("condition"), words("value")}}
+	add := func(name, value string) {
+		if value != "" {
+			t.rows = append(t.rows, []text{plain(name), plain(value)})
+		}
+	}
+	add("revision", revision)
+	add("Go", m.GoVersion)
+	add("system", m.OS)
+	add("kernel", m.Kernel)
+	add("CPU", fmt.Sprintf("%s × %s", count(m.CPUs), m.CPUModel))
+	add("memory", mebibytes(m.MemoryBytes))
+	add("runtime", m.Runtime)
+	add("PostgreSQL", m.Postgres)
+	for _, name := range slices.Sorted(maps.Keys(m.Limits)) {
+		add("victim's "+name, m.Limits[name])
+	}
+	add("seed", strconv.FormatUint(m.Seed, 10))
+	blocks := []block{t}
+	if len(m.Config) > 0 {
+		config := table{columns: []column{words("setting"), words("value")}}
+		for _, name := range slices.Sorted(maps.Keys(m.Config)) {
+			config.rows = append(config.rows, []text{code(name), code(m.Config[name])})
+		}
+		blocks = append(blocks, paragraph{plain("The whole effective configuration:")}, config)
+	}
+	if len(m.Programs) > 0 {
+		programs := table{columns: []column{words("program"), words("SHA-256")}}
+		for _, name := range slices.Sorted(maps.Keys(m.Programs)) {
+			programs.rows = append(programs.rows, []text{code(name), code(m.Programs[name])})
+		}
+		blocks = append(blocks, programs)
+	}
+	return blocks
+}
