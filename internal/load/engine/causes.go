@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"chokepoint/internal/load/ledger"
+)
+
+// Causes, the keys of result.Endpoint.Causes.
+const (
+	// Of timeouts: the phase in which the client's deadline passed.
+	CauseConnect  = "connect"
+	CauseResponse = "response"
+	CauseUnsent   = "unsent" // before the generator sent anything
+	// Of connect errors.
+	CauseRefused     = "refused"
+	CauseUnreachable = "unreachable" // also of transport errors
+	CauseDNS         = "dns"
+	CauseTLS         = "tls"
+	CauseOutOfFiles  = "out_of_files" // EMFILE, ENFILE: the generator's fault
+	CauseOutOfPorts  = "out_of_ports" // EADDRNOTAVAIL: likewise
+	// Of transport errors.
+	CauseEOF       = "eof"
+	CauseReset     = "reset" // also of connect errors
+	CauseMalformed = "malformed"
+	CauseOversized = "oversized"
+	// CauseOther is what the list does not foresee.
+	CauseOther = "other"
+)
+
+// handshakeError is a TLS handshake that failed.
+type handshakeError struct{ error }
+
+func (e *handshakeError) Unwrap() error { return e.error }
+
+// connectFailure classifies the error of a dial that had until deadline.
+func connectFailure(err error, deadline time.Time) ledger.Answer {
+	var handshake *handshakeError
+	var dns *net.DNSError
+	cause := CauseOther
+	switch {
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		cause = CauseOutOfFiles
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		cause = CauseOutOfPorts
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), !time.Now().Before(deadline):
+		return ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}
+	case errors.As(err, &handshake):
+		cause = CauseTLS
+	case errors.As(err, &dns):
+		cause = CauseDNS
+	case errors.Is(err, syscall.ECONNREFUSED):
+		cause = CauseRefused
+	case errors.Is(err, syscall.ECONNRESET):
+		cause = CauseReset
+	case unreachable(err):
+		cause = CauseUnreachable
+	}
+	return ledger.Answer{Outcome: ledger.ConnectError, Cause: cause}
+}
+
+// unreachable says that the kernel gave the peer up: no route, or no
+// acknowledgement for longer than it tries.
+func unreachable(err error) bool {
+	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.ETIMEDOUT)
+}
+
+// transportFailure classifies the error of a request on an open connection, from
+// what fasthttp made of it and from the connection's own last error.
+func transportFailure(err, raw error) ledger.Answer {
+	var header *fasthttp.ErrSmallBuffer
+	cause := CauseOther
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge), errors.As(err, &header):
+		cause = CauseOversized
+	case errors.Is(raw, os.ErrDeadlineExceeded):
+		return ledger.Answer{Outcome: ledger.Timeout, Cause: CauseResponse}
+	case errors.Is(raw, syscall.ECONNRESET), errors.Is(raw, syscall.EPIPE):
+		cause = CauseReset
+	case unreachable(raw):
+		cause = CauseUnreachable
+	case errors.Is(raw, io.EOF), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		cause = CauseEOF
+	case raw == nil:
+		// The bytes came; fasthttp's parser refused them.
+		cause = CauseMalformed
+	}
+	return ledger.Answer{Outcome: ledger.TransportError, Cause: cause}
+}

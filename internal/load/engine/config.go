@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/load/arrival"
+	"chokepoint/internal/rate"
+)
+
+// Defaults of a Config.
+const (
+	DefaultTimeout = 10 * time.Second
+	DefaultMaxLag  = 5 * time.Millisecond
+	// WarnLag is the lag p99 from which on a run carries a warning.
+	WarnLag = time.Millisecond
+	// workerSlack is how long past its timeout a worker may still be busy, and
+	// spareWorkers is what a burst of late answers may take beyond that.
+	workerSlack  = 250 * time.Millisecond
+	spareWorkers = 8
+	// maxDuration and maxArrivals bound what a plan may ask for, so that no sum
+	// of it leaves its type. Both are beyond any load test.
+	maxDuration = 30 * 24 * time.Hour
+	maxArrivals = 1e12
+)
+
+// Arrivals is the process by which requests arrive.
+type Arrivals string
+
+// The arrival processes.
+const (
+	Constant Arrivals = "constant" // evenly spaced
+	Poisson  Arrivals = "poisson"  // independent of each other, from a seed
+)
+
+// Endpoint is one stream of requests.
+type Endpoint struct {
+	Name   string // letters, digits, _ and -; part of every request's id
+	URL    string
+	Method string // default GET
+	Rate   rate.Rate
+	// Timeout is how long the client waits, counted from the due time.
+	Timeout time.Duration
+	// Workers is how many requests can be in flight; an arrival that finds none
+	// free is dropped. Default: ceil(Rate * (Timeout + 250 ms)) + 8, which cannot
+	// run out at a constant rate.
+	Workers int
+}
+
+// Config is a plan and what to keep of its run.
+type Config struct {
+	Endpoints []Endpoint
+	// Duration is the length of the load window [0, Duration).
+	Duration time.Duration
+	Arrivals Arrivals // default Constant
+	Seed     uint64   // of Poisson arrivals
+	// Phase is sent with every request, as adminapi.HeaderPhase; default load.
+	Phase string
+	// GracefulStop is how long after the window answers are waited for; what is
+	// in flight then is interrupted. Nil waits until every request has its answer
+	// or its timeout.
+	GracefulStop *time.Duration
+	// StartAt is the moment of due time 0; the zero time starts at once.
+	StartAt time.Time
+	// MaxLag is the lag p99 above which the run is invalid; default 5 ms.
+	MaxLag time.Duration
+	// KeepRequests keeps a record of every arrival, about 60 bytes each.
+	KeepRequests bool
+	// Log receives the interval log, if it is not nil.
+	Log io.Writer
+	// Progress is called once a second, if it is not nil.
+	Progress func(Progress)
+}
+
+// Progress is where a run stands.
+type Progress struct {
+	Elapsed, Window              time.Duration
+	Scheduled, Dropped, InFlight int
+}
+
+// WithDefaults fills in what was left out.
+func (c Config) WithDefaults() Config {
+	c.Endpoints = slices.Clone(c.Endpoints)
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		if e.Method == "" {
+			e.Method = http.MethodGet
+		}
+		if e.Timeout == 0 {
+			e.Timeout = DefaultTimeout
+		}
+		if e.Workers == 0 {
+			// At a rate and timeout that are absurd this is absurd too; Preflight
+			// says so with the figure.
+			n := math.Ceil(e.Rate.PerSecond()*(e.Timeout+workerSlack).Seconds()) + spareWorkers
+			e.Workers = int(min(n, math.MaxInt32))
+		}
+	}
+	if c.Arrivals == "" {
+		c.Arrivals = Constant
+	}
+	if c.Phase == "" {
+		c.Phase = adminapi.PhaseLoad
+	}
+	if c.MaxLag == 0 {
+		c.MaxLag = DefaultMaxLag
+	}
+	return c
+}
+
+var (
+	nameSyntax   = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+	methodSyntax = regexp.MustCompile(`^[A-Z]+$`)
+)
+
+// Validate says what is wrong with a plan, in one line with the remedy.
+func (c Config) Validate() error {
+	switch {
+	case len(c.Endpoints) == 0:
+		return errors.New("no endpoint: give a URL, or -endpoint name=...,url=...,rate=...")
+	case c.Duration <= 0:
+		return fmt.Errorf("duration %v must be above zero", c.Duration)
+	case c.Duration > maxDuration:
+		return fmt.Errorf("duration %v is longer than %v", c.Duration, maxDuration)
+	case c.Arrivals != Constant && c.Arrivals != Poisson:
+		return fmt.Errorf("arrivals %q: choose %s or %s", c.Arrivals, Constant, Poisson)
+	case c.GracefulStop != nil && *c.GracefulStop < 0:
+		return fmt.Errorf("graceful stop %v is negative; leave it out to wait for every answer", *c.GracefulStop)
+	case c.MaxLag < 0:
+		return fmt.Errorf("maximum lag %v is negative", c.MaxLag)
+	case !nameSyntax.MatchString(c.Phase):
+		return fmt.Errorf("phase %q: use letters, digits, _ and - only", c.Phase)
+	case !c.StartAt.IsZero() && time.Until(c.StartAt) < 0:
+		return fmt.Errorf("start at %s is in the past; give a later time", c.StartAt.Format(time.RFC3339Nano))
+	}
+	names := map[string]bool{}
+	for _, e := range c.Endpoints {
+		if err := e.validate(c.Duration); err != nil {
+			return err
+		}
+		if names[e.Name] {
+			return fmt.Errorf("two endpoints are named %q; give each its own name", e.Name)
+		}
+		names[e.Name] = true
+	}
+	return nil
+}
+
+func (e Endpoint) validate(window time.Duration) error {
+	if !nameSyntax.MatchString(e.Name) {
+		return fmt.Errorf("endpoint name %q: use letters, digits, _ and - only", e.Name)
+	}
+	if _, err := target(e.URL); err != nil {
+		return fmt.Errorf("endpoint %s: %w", e.Name, err)
+	}
+	r := e.Rate.PerSecond()
+	switch {
+	case !methodSyntax.MatchString(e.Method):
+		return fmt.Errorf("endpoint %s: method %q is not an HTTP method such as GET", e.Name, e.Method)
+	case !(r > 0) || math.IsInf(r, 0):
+		return fmt.Errorf("endpoint %s: rate %v must be above zero; give rate=20/s", e.Name, r)
+	case r*window.Seconds() > maxArrivals:
+		return fmt.Errorf("endpoint %s: %v for %v is more than %.0g requests; lower the rate or the duration", e.Name, e.Rate, window, maxArrivals)
+	case e.Timeout < 0:
+		return fmt.Errorf("endpoint %s: timeout %v is negative", e.Name, e.Timeout)
+	case e.Workers < 0:
+		return fmt.Errorf("endpoint %s: %d workers; give one or more, or none to have them computed", e.Name, e.Workers)
+	}
+	return nil
+}
+
+// target parses an absolute http or https URL.
+func target(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	var syntax *url.Error
+	switch {
+	case errors.As(err, &syntax):
+		return nil, fmt.Errorf("URL %q: %w", raw, syntax.Err)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("URL %q must start with http:// or https://", raw)
+	case u.Hostname() == "":
+		return nil, fmt.Errorf("URL %q has no host", raw)
+	case strings.ContainsAny(raw, "\r\n"):
+		return nil, fmt.Errorf("URL %q contains a line break", raw)
+	}
+	return u, nil
+}
+
+// sequence makes the arrival sequence of endpoint i, from its start.
+func (c Config) sequence(i int) arrival.Sequence {
+	if c.Arrivals == Poisson {
+		return arrival.Poisson(c.Endpoints[i].Rate, c.Duration, c.Seed, uint64(i))
+	}
+	return arrival.Constant(c.Endpoints[i].Rate, c.Duration)
+}
+
+// planned is how many arrivals endpoint i has in the window.
+func (c Config) planned(i int) int {
+	if c.Arrivals == Poisson {
+		return arrival.Count(c.sequence(i))
+	}
+	return c.Endpoints[i].Rate.Count(c.Duration)
+}

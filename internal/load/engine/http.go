@@ -1,0 +1,346 @@
+package engine
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/load/ledger"
+)
+
+const (
+	// MaxBody is the largest answer that is read; a larger one is a
+	// transport_error with the cause "oversized".
+	MaxBody = 16 << 20
+	// headerLimit is the largest header of an answer, and the size of a
+	// connection's read buffer.
+	headerLimit = 8 << 10
+	// requestBuffer holds a request's header.
+	requestBuffer = 1 << 10
+	// maxIdle is how long a connection may have been idle when it is used again.
+	// It is under the shortest idle timeout that servers have by default (5 s, of
+	// Node.js and Apache), so that a request rarely meets a connection that the
+	// server is just closing; one that does is a transport_error, not a retry.
+	maxIdle = 4 * time.Second
+	// maxErrorBody is the largest body that is looked into for an "error" field,
+	// and maxErrorText what is kept of the field.
+	maxErrorBody = 64 << 10
+	maxErrorText = 64
+	userAgent    = "chokepoint-loadgen"
+)
+
+// HTTP sends HTTP/1.1 requests with fasthttp's request writer and response
+// reader, on connections of its own.
+//
+// fasthttp's HostClient is left out, for what it hides: it repeats GET, HEAD and
+// PUT up to five times, fails at 512 connections, reports an RST as EOF, and
+// counts a deadline from the call instead of from the due time. Here a request is
+// written once, on an idle connection or a new one, whatever comes of it.
+type HTTP struct {
+	targets []*endpointTarget
+
+	ctx         context.Context // ends dials
+	cancel      context.CancelFunc
+	interrupted atomic.Bool
+
+	mu   sync.Mutex
+	open map[*wire]struct{}
+}
+
+// endpointTarget is where an endpoint's requests go, and the connections there
+// that are idle.
+type endpointTarget struct {
+	name    string
+	address string
+	tls     *tls.Config // nil for http
+	request fasthttp.Request
+
+	mu   sync.Mutex
+	idle []*connection
+}
+
+// wire is a TCP connection that remembers its last error, since neither fasthttp
+// nor TLS always pass it on.
+type wire struct {
+	net.Conn
+	err error
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if err != nil {
+		w.err = err
+	}
+	return n, err
+}
+
+func (w *wire) Write(p []byte) (int, error) {
+	n, err := w.Conn.Write(p)
+	if err != nil {
+		w.err = err
+	}
+	return n, err
+}
+
+// connection is a keep-alive connection. It belongs to the worker that uses it,
+// or to the idle ones of its endpoint.
+type connection struct {
+	net.Conn // what is spoken on: the wire, or TLS over it
+	wire     *wire
+	reader   *bufio.Reader
+	lastUsed time.Time
+}
+
+// NewHTTP makes the sender for the endpoints of c, which must be valid. Nothing
+// is dialled before the first request.
+func NewHTTP(c Config) (*HTTP, error) {
+	h := &HTTP{open: make(map[*wire]struct{})}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	for _, e := range c.Endpoints {
+		u, err := target(e.URL)
+		if err != nil {
+			return nil, err
+		}
+		t := &endpointTarget{name: e.Name}
+		port := u.Port()
+		if u.Scheme == "https" {
+			t.tls = &tls.Config{ServerName: u.Hostname(), NextProtos: []string{"http/1.1"}}
+		}
+		switch {
+		case port != "":
+		case t.tls != nil:
+			port = "443"
+		default:
+			port = "80"
+		}
+		t.address = net.JoinHostPort(u.Hostname(), port)
+		t.request.Header.SetMethod(e.Method)
+		t.request.Header.SetUserAgent(userAgent)
+		t.request.URI().DisablePathNormalizing = true
+		t.request.SetRequestURI(u.RequestURI())
+		t.request.Header.SetHost(u.Host)
+		if u.User != nil {
+			password, _ := u.User.Password()
+			credentials := base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + password))
+			t.request.Header.Set("Authorization", "Basic "+credentials)
+		}
+		t.request.Header.Set(adminapi.HeaderPhase, c.Phase)
+		h.targets = append(h.targets, t)
+	}
+	return h, nil
+}
+
+// NewClient implements Sender.
+func (h *HTTP) NewClient(endpoint int) Client {
+	t := h.targets[endpoint]
+	c := &client{http: h, target: t, writer: bufio.NewWriterSize(nil, requestBuffer), id: append([]byte(t.name), '-')}
+	t.request.CopyTo(&c.request)
+	return c.do
+}
+
+// Interrupt implements Sender.
+func (h *HTTP) Interrupt() {
+	h.interrupted.Store(true)
+	h.cancel()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.open {
+		w.Conn.Close()
+	}
+}
+
+// Close closes what is left open. No request may be in flight.
+func (h *HTTP) Close() { h.Interrupt() }
+
+// client is what one worker needs to send, made before the load starts.
+type client struct {
+	http     *HTTP
+	target   *endpointTarget
+	request  fasthttp.Request
+	response fasthttp.Response
+	writer   *bufio.Writer
+	id       []byte
+}
+
+// do implements Client.
+func (c *client) do(index int, deadline time.Time) Exchange {
+	c.id = strconv.AppendInt(c.id[:len(c.target.name)+1], int64(index), 10)
+	c.request.Header.SetBytesV(adminapi.HeaderID, c.id)
+	conn, stale := c.target.takeIdle()
+
+	x := Exchange{Began: time.Now()}
+	conn, x.Answer = c.exchange(conn, x.Began, deadline)
+	x.Done = time.Now()
+
+	answered := x.Answer.Outcome.Answered()
+	if x.Answer.Outcome == ledger.HTTPError {
+		x.Answer.ErrorBody = errorField(c.response.Body())
+	}
+	if !answered && c.http.interrupted.Load() {
+		x.Answer = ledger.Answer{Outcome: ledger.Interrupted}
+	}
+	switch {
+	case conn == nil:
+	case answered && c.reusable(conn):
+		c.target.putIdle(conn, x.Done)
+	default:
+		c.http.close(conn)
+	}
+	for _, conn := range stale {
+		c.http.close(conn)
+	}
+	// The body goes back to a pool: it must not be held until the next request.
+	c.response.Reset()
+	return x
+}
+
+// exchange sends the request on conn, or on a new connection if that is nil, and
+// gives back the connection with what came of it.
+func (c *client) exchange(conn *connection, began, deadline time.Time) (*connection, ledger.Answer) {
+	if c.http.interrupted.Load() {
+		return conn, ledger.Answer{Outcome: ledger.Interrupted}
+	}
+	if began.After(deadline) {
+		return conn, ledger.Answer{Outcome: ledger.Timeout, Cause: CauseUnsent}
+	}
+	if conn == nil {
+		var err error
+		if conn, err = c.http.dial(c.target, deadline); err != nil {
+			return nil, connectFailure(err, deadline)
+		}
+	}
+	if err := c.roundTrip(conn, deadline); err != nil {
+		return conn, transportFailure(err, conn.wire.err)
+	}
+	status := c.response.StatusCode()
+	if status >= http.StatusBadRequest {
+		return conn, ledger.Answer{Outcome: ledger.HTTPError, Status: status}
+	}
+	return conn, ledger.Answer{Outcome: ledger.OK, Status: status}
+}
+
+// roundTrip writes the request and reads the answer, both until deadline.
+func (c *client) roundTrip(conn *connection, deadline time.Time) error {
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	conn.wire.err = nil
+	c.writer.Reset(conn)
+	if err := c.request.Write(c.writer); err != nil {
+		return err
+	}
+	if err := c.writer.Flush(); err != nil {
+		return err
+	}
+	c.response.SkipBody = c.request.Header.IsHead()
+	return c.response.ReadLimitBody(conn.reader, MaxBody)
+}
+
+// errorField is the "error" field of a JSON error body, cut to a bounded length,
+// or empty.
+func errorField(body []byte) string {
+	var e adminapi.Error
+	if len(body) == 0 || len(body) > maxErrorBody || body[0] != '{' || json.Unmarshal(body, &e) != nil {
+		return ""
+	}
+	return e.Error[:min(len(e.Error), maxErrorText)]
+}
+
+// reusable says whether another request may follow on the connection. Bytes
+// beyond the answer belong to none and would be taken for the next one's.
+func (c *client) reusable(conn *connection) bool {
+	return !c.response.ConnectionClose() && conn.reader.Buffered() == 0 &&
+		c.response.StatusCode() != http.StatusSwitchingProtocols
+}
+
+// takeIdle is the connection that became idle last, or nil. If even that one has
+// been idle too long, all are stale, and the caller's to close.
+func (t *endpointTarget) takeIdle() (conn *connection, stale []*connection) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := len(t.idle) - 1
+	if last < 0 {
+		return nil, nil
+	}
+	if time.Since(t.idle[last].lastUsed) > maxIdle {
+		stale, t.idle = t.idle, nil
+		return nil, stale
+	}
+	conn = t.idle[last]
+	t.idle[last] = nil
+	t.idle = t.idle[:last]
+	return conn, nil
+}
+
+func (t *endpointTarget) putIdle(conn *connection, now time.Time) {
+	conn.lastUsed = now
+	t.mu.Lock()
+	t.idle = append(t.idle, conn)
+	t.mu.Unlock()
+}
+
+// dial opens a connection until deadline, with TLS if the target has it.
+//
+// fasthttp's dialer is left out too: it queues dials beyond a thousand, and goes
+// on dialling behind the back of a caller that has given up.
+func (h *HTTP) dial(t *endpointTarget, deadline time.Time) (*connection, error) {
+	ctx, cancel := context.WithDeadline(h.ctx, deadline)
+	defer cancel()
+	// Keepalive probes would hide a connection that has died.
+	dialer := net.Dialer{KeepAlive: -1}
+	raw, err := dialer.DialContext(ctx, "tcp", t.address)
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{Conn: raw}
+	conn := &connection{Conn: w, wire: w}
+	if !h.register(w) {
+		raw.Close()
+		return nil, net.ErrClosed
+	}
+	if t.tls != nil {
+		secure := tls.Client(w, t.tls)
+		conn.Conn = secure
+		err := raw.SetDeadline(deadline)
+		if err == nil {
+			err = secure.Handshake()
+		}
+		if err != nil {
+			h.close(conn)
+			return nil, &handshakeError{err}
+		}
+	}
+	conn.reader = bufio.NewReaderSize(conn.Conn, headerLimit)
+	return conn, nil
+}
+
+// register lets Interrupt close w, or says that it is too late to open it.
+func (h *HTTP) register(w *wire) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.interrupted.Load() {
+		return false
+	}
+	h.open[w] = struct{}{}
+	return true
+}
+
+// close ends a connection at once: the server sees a FIN (an RST, if it has sent
+// what was not read). TLS gets no farewell, which could block.
+func (h *HTTP) close(conn *connection) {
+	h.mu.Lock()
+	delete(h.open, conn.wire)
+	h.mu.Unlock()
+	conn.wire.Conn.Close()
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package engine
+
+// Limits are only read on Linux; elsewhere the run itself shows what is missing.
+
+func raiseFileLimit() int { return 0 }
+
+func localPorts() int { return 0 }
+
+func availableMemory() int64 { return 0 }

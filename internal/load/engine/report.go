@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"chokepoint/internal/load/ledger"
+	"chokepoint/internal/result"
+)
+
+// report puts the counts of a run together and judges it.
+func report(c Config, tallies []*tally, start, last time.Time, used result.Child, stopped bool) *Report {
+	load := result.Load{
+		Schema:    result.LoadSchema,
+		StartedAt: start.Round(0).UTC(),
+		WindowS:   c.Duration.Seconds(),
+		ElapsedS:  max(0, last.Sub(start).Seconds()),
+		Phase:     c.Phase,
+		Seed:      c.Seed,
+		Endpoints: make(map[string]result.Endpoint),
+		Drops:     make(map[string][]int),
+		Generator: used,
+	}
+	seconds := int((c.Duration + time.Second - 1) / time.Second)
+	for i, t := range tallies {
+		load.Endpoints[t.name] = t.endpoint(c.Endpoints[i], c.Duration)
+		drops := make([]int, seconds)
+		copy(drops, t.drops)
+		load.Drops[t.name] = drops
+	}
+	load.Validity = judge(c, tallies, load, stopped)
+	return &Report{Load: load, Requests: requests(tallies), StoppedEarly: stopped}
+}
+
+// requests are the kept records of all scheduled arrivals, in due order; those
+// that fell due together are in the order of the endpoints.
+func requests(tallies []*tally) []Request {
+	var all []Request
+	for _, t := range tallies {
+		if t.requests != nil {
+			all = append(all, t.requests[:t.scheduled.Load()]...)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Request) int { return int(a.Due - b.Due) })
+	return all
+}
+
+// generatorFaults are the causes that the machine of the generator is to blame
+// for, each with what to do.
+var generatorFaults = []struct{ cause, message string }{
+	{CauseOutOfFiles, "the generator ran out of file descriptors; raise the limit (ulimit -n)"},
+	{CauseOutOfPorts, "the generator ran out of local ports; lower the rate or the timeout"},
+	{CauseUnsent, "the generator was so late that the client's timeout had passed before the request was sent"},
+}
+
+// judge says whether a run may be believed, from what the generator alone knows.
+func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Validity {
+	v := result.Validity{Reasons: []string{}}
+	invalid := func(format string, args ...any) { v.Reasons = append(v.Reasons, fmt.Sprintf(format, args...)) }
+	warn := func(format string, args ...any) { v.Warnings = append(v.Warnings, fmt.Sprintf(format, args...)) }
+
+	var planned, scheduled int
+	for i, t := range tallies {
+		e := load.Endpoints[t.name]
+		planned, scheduled = planned+e.Planned, scheduled+e.Scheduled
+		if err := t.ledger.Check(); err != nil {
+			invalid("%s: %v", t.name, err)
+		}
+		if e.Dropped > 0 {
+			invalid("%s: %d of %d arrivals were dropped, since all %d workers were busy; give it more workers",
+				t.name, e.Dropped, e.Scheduled, c.Endpoints[i].Workers)
+		}
+		maxLag := float64(c.MaxLag) / float64(time.Millisecond)
+		warnLag := float64(WarnLag) / float64(time.Millisecond)
+		lateness := fmt.Sprintf("%s: lag p99 is %.2f ms (limit %g ms); the generator used %.2f s of CPU and waited %.0f ms for one",
+			t.name, e.Lag.P99, maxLag, load.Generator.CPUSeconds, load.Generator.RunQueueWaitMS)
+		switch {
+		case e.Lag.P99 > maxLag:
+			invalid("%s", lateness)
+		case e.Lag.P99 >= warnLag:
+			warn("%s", lateness)
+		}
+		for _, fault := range generatorFaults {
+			if n := t.ledger.Cause(fault.cause); n > 0 {
+				invalid("%s: %s (%d requests)", t.name, fault.message, n)
+			}
+		}
+		if n := t.ledger.Count(ledger.Interrupted); n > 0 {
+			warn("%s: %d of %d requests were interrupted, unanswered when the generator stopped waiting", t.name, n, e.Started)
+		}
+		if n := t.total.response.Clamped(); n > 0 {
+			warn("%s: %d responses took longer than a histogram can tell apart", t.name, n)
+		}
+	}
+	if stopped {
+		invalid("stopped early: %d of %d arrivals had fallen due", scheduled, planned)
+	}
+	v.Valid = len(v.Reasons) == 0
+	return v
+}

@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"chokepoint/internal/load/latency"
+	"chokepoint/internal/load/ledger"
+	"chokepoint/internal/result"
+)
+
+// timings are the three durations that are logged every second.
+type timings struct {
+	response, service, lag *latency.Histogram
+}
+
+func newTimings() *timings {
+	return &timings{response: latency.New(), service: latency.New(), lag: latency.New()}
+}
+
+// tally is everything that is counted of one endpoint. The pacer's figures and
+// the workers' are kept apart, and meet only in the ledger's check.
+type tally struct {
+	name    string
+	planned int
+
+	// Written by the pacer alone; atomic for whoever shows progress.
+	scheduled, started, dropped atomic.Int64
+	drops                       []int // by second of the window; the pacer's alone
+
+	// requests is nil unless records are kept. Its elements are written by the
+	// one goroutine that decides an arrival's fate.
+	requests []Request
+
+	mu         sync.Mutex
+	ledger     ledger.Ledger
+	interval   *timings // of the running second
+	ok, failed *latency.Histogram
+
+	// Used by the interval log alone.
+	spare, total *timings
+}
+
+func newTally(c Config, i int) *tally {
+	t := &tally{
+		name: c.Endpoints[i].Name, planned: c.planned(i),
+		interval: newTimings(), spare: newTimings(), total: newTimings(),
+		ok: latency.New(), failed: latency.New(),
+	}
+	if c.KeepRequests {
+		t.requests = make([]Request, t.planned)
+	}
+	return t
+}
+
+// schedule counts an arrival that fell due, and whether a worker took it.
+func (t *tally) schedule(j job, taken bool) {
+	t.scheduled.Add(1)
+	if taken {
+		t.started.Add(1)
+		return
+	}
+	t.dropped.Add(1)
+	for second := int(j.due / time.Second); len(t.drops) <= second; {
+		t.drops = append(t.drops, 0)
+	}
+	t.drops[j.due/time.Second]++
+	if t.requests != nil {
+		t.requests[j.index] = Request{Endpoint: t.name, Index: j.index, Due: j.due, Answer: ledger.Answer{Outcome: ledger.Dropped}}
+	}
+}
+
+// finish counts what became of a started request.
+func (t *tally) finish(j job, due time.Time, x Exchange) {
+	lag, service, response := x.Began.Sub(due), x.Done.Sub(x.Began), x.Done.Sub(due)
+	if t.requests != nil {
+		t.requests[j.index] = Request{
+			Endpoint: t.name, Index: j.index, Due: j.due,
+			Lag: lag, Service: service, Response: response, Answer: x.Answer,
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ledger.Finish(x.Answer)
+	t.interval.lag.Record(lag)
+	if !x.Answer.Outcome.Completed() {
+		return
+	}
+	t.interval.response.Record(response)
+	t.interval.service.Record(service)
+	if x.Answer.Outcome == ledger.OK {
+		t.ok.Record(response)
+	} else {
+		t.failed.Record(response)
+	}
+}
+
+// inFlight is about how many requests have no outcome yet.
+func (t *tally) inFlight() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(0, int(t.started.Load())-t.ledger.Finished())
+}
+
+// rotate gives the timings since the last call and adds them to the total. They
+// are valid until the next call.
+func (t *tally) rotate() *timings {
+	t.mu.Lock()
+	done := t.interval
+	t.interval, t.spare = t.spare, done
+	t.mu.Unlock()
+	t.total.response.Merge(done.response)
+	t.total.service.Merge(done.service)
+	t.total.lag.Merge(done.lag)
+	return done
+}
+
+func (t *timings) reset() {
+	t.response.Reset()
+	t.service.Reset()
+	t.lag.Reset()
+}
+
+// close completes the ledger with the pacer's side.
+func (t *tally) close() *ledger.Ledger {
+	l := &t.ledger
+	l.Planned, l.Scheduled = t.planned, int(t.scheduled.Load())
+	l.Started, l.Dropped = int(t.started.Load()), int(t.dropped.Load())
+	return l
+}
+
+// intervals closes a second after the other, for the interval log, the totals
+// and the progress.
+type intervals struct {
+	c       Config
+	tallies []*tally
+	start   time.Time
+	writer  *latency.LogWriter
+	err     error
+	stop    chan struct{}
+	done    chan struct{}
+}
+
+func newIntervals(c Config, tallies []*tally, start time.Time) *intervals {
+	l := &intervals{c: c, tallies: tallies, start: start, stop: make(chan struct{}), done: make(chan struct{})}
+	if c.Log != nil {
+		l.writer, l.err = latency.NewLogWriter(c.Log, start)
+	}
+	go l.run()
+	return l
+}
+
+func (l *intervals) run() {
+	defer close(l.done)
+	var from time.Duration
+	for {
+		to := from + time.Second
+		timer := time.NewTimer(time.Until(l.start.Add(to)))
+		select {
+		case <-timer.C:
+			l.cut(from, to)
+			l.progress(to)
+			from = to
+		case <-l.stop:
+			timer.Stop()
+			l.cut(from, max(from, time.Since(l.start)))
+			return
+		}
+	}
+}
+
+// cut ends the interval [from, to). An error of the log is kept and ends the
+// log, not the run.
+func (l *intervals) cut(from, to time.Duration) {
+	for _, t := range l.tallies {
+		timings := t.rotate()
+		l.write(t.name+"/response", from, to, timings.response)
+		l.write(t.name+"/service", from, to, timings.service)
+		l.write(t.name+"/lag", from, to, timings.lag)
+		timings.reset()
+	}
+}
+
+func (l *intervals) write(tag string, from, to time.Duration, h *latency.Histogram) {
+	if l.writer != nil && l.err == nil {
+		l.err = l.writer.Write(tag, from, to, h)
+	}
+}
+
+func (l *intervals) progress(at time.Duration) {
+	if l.c.Progress == nil {
+		return
+	}
+	p := Progress{Elapsed: at, Window: l.c.Duration}
+	for _, t := range l.tallies {
+		p.Scheduled += int(t.scheduled.Load())
+		p.Dropped += int(t.dropped.Load())
+		p.InFlight += t.inFlight()
+	}
+	l.c.Progress(p)
+}
+
+// close ends the last interval; no worker may be left.
+func (l *intervals) close() error {
+	close(l.stop)
+	<-l.done
+	return l.err
+}
+
+// endpoint is the tally as a result, once it is closed.
+func (t *tally) endpoint(e Endpoint, window time.Duration) result.Endpoint {
+	r := result.Endpoint{
+		TargetRate:      e.Rate.PerSecond(),
+		AchievedRate:    float64(t.started.Load()) / window.Seconds(),
+		Workers:         e.Workers,
+		ClientTimeoutMS: float64(e.Timeout) / float64(time.Millisecond),
+		Response:        t.total.response.Percentiles(),
+		OKResponse:      t.ok.Percentiles(),
+		FailedResponse:  t.failed.Percentiles(),
+		Service:         t.total.service.Percentiles(),
+		Lag:             t.total.lag.Percentiles(),
+	}
+	t.close().Fill(&r)
+	return r
+}

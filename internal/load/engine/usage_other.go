@@ -1,0 +1,12 @@
+//go:build !linux
+
+package engine
+
+import "chokepoint/internal/result"
+
+// resources is what the process has used, which is only read on Linux.
+type resources struct{}
+
+func usage() resources { return resources{} }
+
+func (resources) since(resources) result.Child { return result.Child{Name: "loadgen"} }
