@@ -1,0 +1,98 @@
+package victim
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/pprof"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/evidence/goroutines"
+)
+
+// adminHandler serves what must answer while the pool is exhausted.
+func (v *Victim) adminHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET "+adminapi.PathReady, v.ready)
+	mux.HandleFunc("GET "+adminapi.PathStats, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, v.Stats()) })
+	mux.HandleFunc("GET "+adminapi.PathSeen, func(w http.ResponseWriter, r *http.Request) {
+		writeJSON(w, v.seen.snapshot(phaseOf([]byte(r.FormValue("phase")))))
+	})
+	mux.Handle("GET "+adminapi.PathGoroutines, &dumper{})
+	mux.Handle("GET /metrics", v.metrics.handler())
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// ready answers 200 if the database does. Start has warmed it, so this only
+// fails when it went away since.
+func (v *Victim) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	if err := v.database.Ping(ctx); err != nil {
+		http.Error(w, "database: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Write([]byte("ready\n"))
+}
+
+// dumper writes every goroutine. One dump at a time: each stops the world.
+type dumper struct {
+	mu       sync.Mutex
+	capturer goroutines.Capturer
+}
+
+func (d *dumper) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	text, pause := d.capturer.Capture()
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set(adminapi.HeaderPauseNS, strconv.FormatInt(pause.Nanoseconds(), 10))
+	w.Write(text)
+}
+
+// Stats is the victim's state now.
+func (v *Victim) Stats() adminapi.VictimStats {
+	p := v.pool.Stats()
+	limit := v.cfg.MaxWorkers
+	if v.cfg.Profile.Unbounded {
+		limit = 0
+	}
+	held, permits := v.guard.Permits()
+	return adminapi.VictimStats{
+		Now:     time.Now(),
+		Profile: v.cfg.Profile.Name,
+		Pool: adminapi.PoolStats{
+			Workers: p.Workers, Limit: limit, Busy: p.Busy, Queued: p.Queued,
+			MaxBusy: p.MaxBusy, MaxQueued: p.MaxQueue, Abandoned: p.Abandoned, Shed: p.Shed, IdleSince: p.IdleSince,
+		},
+		PermitsHeld: held, PermitLimit: permits, Breaker: v.guard.Breaker(),
+		Listener:  v.public.stats(),
+		Process:   processStats(),
+		Endpoints: v.counters.stats(),
+	}
+}
+
+func processStats() adminapi.ProcessStats {
+	s := adminapi.ProcessStats{RSSBytes: residentBytes(), Goroutines: runtime.NumGoroutine()}
+	var usage syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) == nil {
+		s.CPUSeconds = time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
+	}
+	return s
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(v)
+}

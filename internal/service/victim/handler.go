@@ -1,0 +1,184 @@
+package victim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/service/guard"
+	"chokepoint/internal/service/outbound"
+	"chokepoint/internal/service/pool"
+)
+
+// The endpoints behind the pool.
+const (
+	endpointFast = iota
+	endpointUpstream
+	endpointCount
+)
+
+var endpointNames = [endpointCount]string{endpointFast: "fast", endpointUpstream: "upstream"}
+
+// handle runs on the connection's own goroutine and hands the request to a worker.
+func (v *Victim) handle(ctx *fasthttp.RequestCtx) {
+	r := &request{victim: v, ctx: ctx, received: time.Now()}
+	switch string(ctx.Path()) {
+	case "/fast":
+		r.endpoint = endpointFast
+	case "/upstream":
+		r.endpoint = endpointUpstream
+	default:
+		r.fail(fasthttp.StatusNotFound, adminapi.CauseNotFound, "want /fast or /upstream")
+		return
+	}
+	r.phase = phaseOf(ctx.Request.Header.Peek(adminapi.HeaderPhase))
+	v.counters.received(r.endpoint, r.phase)
+	if id := ctx.Request.Header.Peek(adminapi.HeaderID); len(id) > 0 {
+		v.seen.add(r.phase, r.endpoint, string(id))
+	}
+
+	switch err := v.pool.Do(r.endpoint, r); {
+	case errors.Is(err, pool.ErrAbandoned):
+		// The client has gone: there is nobody to answer.
+		r.fail(statusClientClosedRequest, "abandoned_by_client", "")
+		ctx.SetConnectionClose()
+	case err != nil:
+		r.spent.queue = time.Since(r.received)
+		r.fail(fasthttp.StatusServiceUnavailable, adminapi.CauseOverloaded, "no worker became free in time")
+	}
+	r.setServerTiming()
+	v.finished(r)
+}
+
+// statusClientClosedRequest is nginx's status for a client that left; it is
+// counted, and nobody receives it.
+const statusClientClosedRequest = 499
+
+// request is one request on its way through the victim; it is the pool's Work.
+type request struct {
+	victim   *Victim
+	ctx      *fasthttp.RequestCtx
+	endpoint int
+	phase    int
+	received time.Time
+	spent    spent
+}
+
+// spent is where a request's time went.
+type spent struct {
+	queue, permit, upstream, database time.Duration
+}
+
+// Gone reports whether the client has left.
+func (r *request) Gone() bool {
+	c, ok := r.ctx.Conn().(*conn)
+	return ok && c.gone()
+}
+
+// Run does the endpoint's work, on a worker of the pool.
+func (r *request) Run(wait time.Duration) {
+	r.spent.queue = wait
+	switch r.endpoint {
+	case endpointFast:
+		r.fast()
+	case endpointUpstream:
+		r.callUpstream()
+	}
+}
+
+func (r *request) fast() {
+	id := 1
+	if arg := r.ctx.QueryArgs().Peek("id"); len(arg) > 0 {
+		n, err := strconv.Atoi(string(arg))
+		if err != nil || n < 1 || n > itemRows {
+			r.fail(fasthttp.StatusNotFound, adminapi.CauseNotFound, "id "+string(arg)+": want 1 to "+strconv.Itoa(itemRows))
+			return
+		}
+		id = n
+	}
+	start := time.Now()
+	item, err := readItem(context.Background(), r.victim.database, id)
+	r.spent.database = time.Since(start)
+	if err != nil {
+		r.fail(fasthttp.StatusInternalServerError, adminapi.CauseDatabase, err.Error())
+		return
+	}
+	r.answer(fasthttp.StatusOK, item)
+}
+
+func (r *request) callUpstream() {
+	headers := map[string]string{adminapi.HeaderPhase: phases[r.phase]}
+	permit, err := r.victim.guard.Do(func(deadline time.Time) error {
+		start := time.Now()
+		err := r.victim.upstream.Do(deadline, headers)
+		r.spent.upstream = time.Since(start)
+		return err
+	})
+	r.spent.permit = permit
+	if err == nil {
+		r.answer(fasthttp.StatusOK, struct {
+			Upstream string `json:"upstream"`
+		}{"ok"})
+		return
+	}
+	status, cause := explain(err)
+	r.fail(status, cause, err.Error())
+}
+
+// explain turns a guarded call's error into the status and cause that the client gets.
+func explain(err error) (status int, cause string) {
+	switch {
+	case errors.Is(err, guard.ErrBulkheadFull):
+		return fasthttp.StatusServiceUnavailable, adminapi.CauseBulkheadFull
+	case errors.Is(err, guard.ErrBreakerOpen):
+		return fasthttp.StatusServiceUnavailable, adminapi.CauseBreakerOpen
+	}
+	kind := outbound.Reset
+	if failure, ok := errors.AsType[*outbound.Error](err); ok {
+		kind = failure.Kind
+	}
+	switch kind {
+	case outbound.Timeout:
+		return fasthttp.StatusGatewayTimeout, adminapi.CauseUpstreamTimeout
+	case outbound.Connect:
+		return fasthttp.StatusBadGateway, adminapi.CauseUpstreamConnect
+	case outbound.Status:
+		return fasthttp.StatusBadGateway, adminapi.CauseUpstreamStatus
+	default:
+		return fasthttp.StatusBadGateway, adminapi.CauseUpstreamReset
+	}
+}
+
+func (r *request) fail(status int, cause, detail string) {
+	r.answer(status, adminapi.Error{Error: cause, Detail: detail})
+}
+
+func (r *request) answer(status int, body any) {
+	r.ctx.SetStatusCode(status)
+	r.ctx.SetContentType("application/json")
+	if err := json.NewEncoder(r.ctx).Encode(body); err != nil {
+		r.victim.cfg.Logger.Error("write a response", "error", err)
+	}
+}
+
+// setServerTiming tells the client where its time went, in milliseconds.
+func (r *request) setServerTiming() {
+	var b []byte
+	for _, part := range []struct {
+		name string
+		took time.Duration
+	}{{"queue", r.spent.queue}, {"permit", r.spent.permit}, {"upstream", r.spent.upstream}, {"db", r.spent.database}} {
+		if len(b) > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, part.name...)
+		b = append(b, ";dur="...)
+		b = strconv.AppendFloat(b, part.took.Seconds()*1000, 'f', 3, 64)
+	}
+	r.ctx.Response.Header.SetBytesV("Server-Timing", b)
+}

@@ -1,0 +1,92 @@
+package victim
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics is the victim's Prometheus registry.
+type metrics struct {
+	registry  *prometheus.Registry
+	queueWait *prometheus.HistogramVec
+	duration  *prometheus.HistogramVec
+	requests  *prometheus.CounterVec
+}
+
+// waitBuckets reach from a hand-over to the longest client timeout, in seconds.
+var waitBuckets = []float64{.0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
+
+func newMetrics(v *Victim) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		queueWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "victim_queue_wait_seconds", Help: "From the request read until a pool worker had it.", Buckets: waitBuckets,
+		}, []string{"endpoint"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "victim_request_duration_seconds", Help: "From the request read until its answer was made.", Buckets: waitBuckets,
+		}, []string{"endpoint"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "victim_requests_total", Help: "Finished requests.",
+		}, []string{"endpoint", "status"}),
+	}
+	gauge := func(name, help string, read func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
+	}
+	m.registry.MustRegister(
+		m.queueWait, m.duration, m.requests,
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		gauge("victim_pool_workers", "Workers alive.", func() float64 { return float64(v.pool.Stats().Workers) }),
+		gauge("victim_pool_workers_busy", "Workers that hold a request.", func() float64 { return float64(v.pool.Stats().Busy) }),
+		gauge("victim_pool_queued", "Requests that wait for a worker.", func() float64 { return float64(v.pool.Stats().Queued) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "victim_abandoned_by_client_total",
+			Help: "Requests whose client had gone when their worker reached them."},
+			func() float64 { return float64(v.pool.Stats().Abandoned) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "victim_shed_total",
+			Help: "Requests refused for a full queue or a long wait."},
+			func() float64 { return float64(v.pool.Stats().Shed) }),
+		gauge("victim_permits_held", "Permits of the bulkhead in use.", func() float64 { held, _ := v.guard.Permits(); return float64(held) }),
+		gauge("victim_permits_limit", "Permits of the bulkhead; 0 without one.", func() float64 { _, limit := v.guard.Permits(); return float64(limit) }),
+		gauge("victim_accept_queue", "Connections that wait to be accepted.", func() float64 { return float64(v.public.stats().AcceptQueue) }),
+		gauge("victim_connections", "Connections accepted and open.", func() float64 { return float64(v.public.stats().Connections) }),
+		breakerState{v},
+	)
+	return m
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+}
+
+// breakerState is one gauge per state of the breaker, 1 for the one it is in.
+type breakerState struct{ v *Victim }
+
+var breakerDesc = prometheus.NewDesc("victim_breaker_state", "1 for the state that the circuit breaker is in.", []string{"state"}, nil)
+
+func (breakerState) Describe(ch chan<- *prometheus.Desc) { ch <- breakerDesc }
+
+func (b breakerState) Collect(ch chan<- prometheus.Metric) {
+	now := b.v.guard.Breaker()
+	for _, state := range []string{"none", "closed", "half-open", "open"} {
+		value := 0.0
+		if state == now {
+			value = 1
+		}
+		ch <- prometheus.MustNewConstMetric(breakerDesc, prometheus.GaugeValue, value, state)
+	}
+}
+
+// finished counts a request whose answer has been made.
+func (v *Victim) finished(r *request) {
+	status := r.ctx.Response.StatusCode()
+	v.counters.finished(r, status)
+	name := endpointNames[r.endpoint]
+	v.metrics.queueWait.WithLabelValues(name).Observe(r.spent.queue.Seconds())
+	v.metrics.duration.WithLabelValues(name).Observe(time.Since(r.received).Seconds())
+	v.metrics.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
+}
