@@ -1,0 +1,176 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/peterbourgon/ff/v3"
+
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/load/engine"
+	"chokepoint/internal/rate"
+)
+
+const envPrefix = "CHOKEPOINT"
+
+const usage = `usage: loadgen [flags] -rate 20/s -duration 30s URL
+       loadgen [flags] -endpoint name=fast,url=URL,rate=20/s[,timeout=10s][,workers=N][,method=GET] ...
+
+Sends requests at the rate given, whatever has become of those before, and
+accounts for every one. Every flag can be set as CHOKEPOINT_<FLAG> in the
+environment, or in a file of "flag value" lines given with -config.
+
+exit codes: 0 done, 1 failure, 2 usage, 3 the run is invalid, 130 interrupted
+
+`
+
+// options is the command line.
+type options struct {
+	plan     engine.Config
+	json     string
+	hlog     string
+	requests string
+	version  bool
+}
+
+// parse reads flags, environment and file, in that order of precedence. Its
+// error is one line.
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var single engine.Endpoint
+	fs := flag.NewFlagSet("loadgen", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Func("endpoint", "an endpoint, as `name=fast,url=URL,rate=20/s,timeout=10s,workers=N,method=GET`; repeat it for more (a comma in a URL is written %2C)", func(s string) error {
+		e, err := parseEndpoint(s)
+		o.plan.Endpoints = append(o.plan.Endpoints, e)
+		return err
+	})
+	fs.Var(&single.Rate, "rate", "requests per `second` to URL: 20, 20/s or 1200/m")
+	fs.DurationVar(&single.Timeout, "timeout", engine.DefaultTimeout, "how long the client waits, from the due time (of URL)")
+	fs.IntVar(&single.Workers, "workers", 0, "requests that can be in flight (of URL); 0 computes it from rate and timeout")
+	fs.StringVar(&single.Method, "method", "GET", "HTTP method (of URL)")
+	fs.DurationVar(&o.plan.Duration, "duration", 10*time.Second, "length of the load window")
+	fs.Func("graceful-stop", "how long after the window answers are waited for, a `duration` (default: until every request has its answer or timeout)", func(s string) error {
+		d, err := time.ParseDuration(s)
+		o.plan.GracefulStop = &d
+		return err
+	})
+	fs.StringVar(&o.plan.Phase, "phase", adminapi.PhaseLoad, "sent with every request as "+adminapi.HeaderPhase)
+	fs.Func("start-at", "moment of the first arrival, as RFC 3339 `time` (default: at once)", func(s string) (err error) {
+		o.plan.StartAt, err = time.Parse(time.RFC3339Nano, s)
+		return err
+	})
+	fs.Uint64Var(&o.plan.Seed, "seed", 1, "seed of poisson arrivals")
+	fs.StringVar((*string)(&o.plan.Arrivals), "arrivals", string(engine.Constant), "constant or poisson")
+	fs.DurationVar(&o.plan.MaxLag, "max-lag", engine.DefaultMaxLag, "lag p99 above which the run is invalid")
+	fs.StringVar(&o.json, "json", "", "write the result to this `file`")
+	fs.StringVar(&o.hlog, "hlog", "", "write the HdrHistogram interval log to this `file`")
+	fs.StringVar(&o.requests, "requests", "", "write a row for every arrival to this CSV `file`")
+	fs.BoolVar(&o.version, "version", false, "print the version and exit")
+	fs.String("config", "", "read flags from this `file`")
+	fs.Usage = func() {
+		fmt.Fprint(stderr, usage)
+		fs.SetOutput(stderr)
+		fs.PrintDefaults()
+	}
+	err := ff.Parse(fs, args,
+		ff.WithEnvVarPrefix(envPrefix),
+		ff.WithEnvVarSplit("\n"),
+		ff.WithConfigFileFlag("config"),
+		ff.WithConfigFileParser(ff.PlainParser))
+	if errors.Is(err, flag.ErrHelp) {
+		return o, err
+	}
+	if err != nil {
+		return o, errors.New(strings.ReplaceAll(err.Error(), "\n", " ") + "; see loadgen -help")
+	}
+	if o.version {
+		return o, nil
+	}
+	if err := o.addSingle(fs, single); err != nil {
+		return o, err
+	}
+	o.plan.KeepRequests = o.requests != ""
+	o.plan = o.plan.WithDefaults()
+	return o, o.plan.Validate()
+}
+
+// addSingle adds the endpoint of the short form, -rate and a URL.
+func (o *options) addSingle(fs *flag.FlagSet, e engine.Endpoint) error {
+	urls := fs.Args()
+	switch {
+	case len(urls) > 1:
+		return fmt.Errorf("one URL is enough, got %d: %q; flags go before it, and more URLs are given with -endpoint", len(urls), urls)
+	case len(urls) == 1 && len(o.plan.Endpoints) > 0:
+		return fmt.Errorf("give a URL (%q) or -endpoint, not both", urls[0])
+	case len(urls) == 1 && e.Rate == 0:
+		return fmt.Errorf("no rate for %s; give -rate 20/s", urls[0])
+	case len(urls) == 1:
+		e.Name, e.URL = "url", urls[0]
+		o.plan.Endpoints = append(o.plan.Endpoints, e)
+		return nil
+	}
+	// Flags of the short form would be ignored, and that is never meant.
+	var ignored string
+	fs.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "rate", "timeout", "workers", "method":
+			ignored = f.Name
+		}
+	})
+	if ignored != "" {
+		return fmt.Errorf("-%s belongs to a URL, and none is given; write it into the -endpoint", ignored)
+	}
+	return nil
+}
+
+// parseEndpoint reads key=value pairs.
+func parseEndpoint(s string) (engine.Endpoint, error) {
+	var e engine.Endpoint
+	seen := map[string]bool{}
+	for pair := range strings.SplitSeq(s, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return e, fmt.Errorf("%q is not key=value (a comma in a URL is written %%2C)", pair)
+		}
+		if seen[key] {
+			return e, fmt.Errorf("%s is given twice", key)
+		}
+		seen[key] = true
+		var err error
+		switch key {
+		case "name":
+			e.Name = value
+		case "url":
+			e.URL = value
+		case "method":
+			e.Method = value
+		case "rate":
+			e.Rate, err = rate.Parse(value)
+		case "timeout":
+			if e.Timeout, err = time.ParseDuration(value); err == nil && e.Timeout <= 0 {
+				err = fmt.Errorf("timeout %v must be above zero", e.Timeout)
+			}
+		case "workers":
+			if e.Workers, err = strconv.Atoi(value); err != nil || e.Workers < 1 {
+				err = fmt.Errorf("workers %q is not a number above zero", value)
+			}
+		default:
+			err = fmt.Errorf("unknown key %q; the keys are name, url, rate, timeout, workers and method (a comma in a URL is written %%2C)", key)
+		}
+		if err != nil {
+			return e, err
+		}
+	}
+	for _, key := range []string{"name", "url", "rate"} {
+		if !seen[key] {
+			return e, fmt.Errorf("%s is missing", key)
+		}
+	}
+	return e, nil
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"chokepoint/internal/load/engine"
+	"chokepoint/internal/result"
+)
+
+// printSummary says first whether the run may be believed, then what it showed.
+func printSummary(w io.Writer, plan engine.Config, l result.Load) {
+	if l.Validity.Valid {
+		fmt.Fprintln(w, "valid")
+	} else {
+		fmt.Fprintln(w, "INVALID: the figures below must not be compared with others")
+	}
+	for _, reason := range l.Validity.Reasons {
+		fmt.Fprintln(w, "  -", reason)
+	}
+	for _, warning := range l.Validity.Warnings {
+		fmt.Fprintln(w, "  - warning:", warning)
+	}
+	fmt.Fprintf(w, "\n%v of %s arrivals, the last answer after %.1f s; the generator used %.2f s of CPU\n\n",
+		plan.Duration, plan.Arrivals, l.ElapsedS, l.Generator.CPUSeconds)
+
+	counts := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(counts, "endpoint\tplanned\tscheduled\tdropped\tstarted\tok\thttp error\ttimeout\tconnect error\ttransport error\tinterrupted\tfailed\trate\t")
+	for _, e := range plan.Endpoints {
+		r := l.Endpoints[e.Name]
+		fmt.Fprintf(counts, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f %%\t%.4g/s\t\n",
+			e.Name, r.Planned, r.Scheduled, r.Dropped, r.Started, r.OK, r.HTTPError, r.Timeout,
+			r.ConnectError, r.TransportError, r.Interrupted, 100*r.FailedRatio, r.AchievedRate)
+	}
+	counts.Flush()
+
+	fmt.Fprintln(w)
+	times := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(times, "milliseconds\tmin\tp50\tp90\tp95\tp99\tp99.9\tmax\tcount\t")
+	for _, e := range plan.Endpoints {
+		r := l.Endpoints[e.Name]
+		printTimes(times, e.Name+" response", r.Response)
+		if r.OKResponse.Count != r.Response.Count {
+			printTimes(times, e.Name+" response, ok", r.OKResponse)
+			printTimes(times, e.Name+" response, failed", r.FailedResponse)
+		}
+		printTimes(times, e.Name+" service", r.Service)
+		printTimes(times, e.Name+" lag", r.Lag)
+	}
+	times.Flush()
+
+	for _, e := range plan.Endpoints {
+		r := l.Endpoints[e.Name]
+		printCounts(w, e.Name+" status", r.Status)
+		printCounts(w, e.Name+" causes", r.Causes)
+		printCounts(w, e.Name+" error bodies", r.ErrorBodies)
+	}
+}
+
+func printTimes(w io.Writer, name string, p result.Percentiles) {
+	if p.Count == 0 {
+		fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\t-\t-\t0\t\n", name)
+		return
+	}
+	p999 := "-"
+	if p.P999 != nil {
+		p999 = fmt.Sprintf("%.3f", *p.P999)
+	}
+	fmt.Fprintf(w, "%s\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%.3f\t%d\t\n", name, p.Min, p.P50, p.P90, p.P95, p.P99, p999, p.Max, p.Count)
+}
+
+func printCounts(w io.Writer, name string, counts map[string]int) {
+	if len(counts) == 0 {
+		return
+	}
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s x %d", key, counts[key]))
+	}
+	fmt.Fprintf(w, "\n%s: %s\n", name, strings.Join(parts, ", "))
+}
+
+// isTerminal says whether w is a character device, where a line can be redrawn.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// showProgress redraws the one line of progress.
+func showProgress(w io.Writer, p engine.Progress) {
+	fmt.Fprintf(w, "\r\033[K%v of %v: %d scheduled, %d in flight, %d dropped",
+		p.Elapsed.Round(time.Second), p.Window, p.Scheduled, p.InFlight, p.Dropped)
+}
+
+func clearProgress(w io.Writer) { fmt.Fprint(w, "\r\033[K") }
