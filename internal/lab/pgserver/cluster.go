@@ -150,6 +150,9 @@ func (c *cluster) initdb(ctx context.Context) error {
 		Name: "initdb", Path: filepath.Join(c.binDir, "initdb"), Args: args,
 		Env: c.environment(), Dir: c.folder.Path(), User: c.account.credential,
 		LogPath: filepath.Join(c.folder.Path(), "initdb.log"),
+		// It runs a postgres and, asked politely, waits for its end. SIGKILL would make
+		// that one leave its shared memory behind.
+		DeathSignal: syscall.SIGTERM, StopSignal: syscall.SIGTERM,
 	})
 	if err != nil {
 		return err
@@ -157,7 +160,7 @@ func (c *cluster) initdb(ctx context.Context) error {
 	select {
 	case <-child.Done():
 	case <-ctx.Done():
-		return errors.Join(context.Cause(ctx), child.Stop(context.WithoutCancel(ctx), 0))
+		return errors.Join(context.Cause(ctx), child.Stop(context.WithoutCancel(ctx), closeGrace))
 	}
 	if err := child.Err(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, strings.Join(child.LastLog(linesInErrors), " | "))
@@ -234,6 +237,8 @@ func (c *cluster) arguments() []string {
 		// One small table. Huge pages and background vacuums only add noise.
 		"shared_buffers=16MB", "huge_pages=off", "autovacuum=off", "jit=off",
 		"logging_collector=off", "log_destination=stderr",
+		// In the data folder, which is removed, and not in /dev/shm.
+		"dynamic_shared_memory_type=mmap",
 	)
 	args := []string{"-D", c.dataDir()}
 	for _, setting := range settings {

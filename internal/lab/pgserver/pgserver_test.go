@@ -178,6 +178,7 @@ func TestCancelledOpenLeavesNothing(t *testing.T) {
 		{"before", ""},
 		{"folder made", ""},
 		{"in initdb", "initdb.log"},
+		{"in initdb's own server", "data/postmaster.pid"},
 		{"in the server's start", "postgres.log"},
 	} {
 		t.Run(moment.name, func(t *testing.T) {
@@ -217,7 +218,7 @@ func TestKilledLabLeavesNothing(t *testing.T) {
 		kill()
 		nothingLeft(t, parent)
 	})
-	for _, name := range []string{"initdb.log", "postgres.log"} {
+	for _, name := range []string{"initdb.log", "data/postmaster.pid", "postgres.log"} {
 		t.Run("once there is "+name, func(t *testing.T) {
 			parent := tempParent(t)
 			kill, _ := holder(t, parent)

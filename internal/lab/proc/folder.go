@@ -132,27 +132,24 @@ func (f *Folder) Remove(ctx context.Context) error {
 }
 
 // clearFolder ends the processes that run from a folder and removes it, again
-// and again until both are gone or the context ends. PostgreSQL gets SIGQUIT
-// first, with which it ends at once and leaves no shared memory; everything gets
-// SIGKILL after quitGrace.
+// and again until both are gone or the context ends. They get a signal with
+// which they clean up after themselves, and SIGKILL after quitGrace.
 func clearFolder(ctx context.Context, path string) error {
 	quitUntil := time.Now().Add(quitGrace)
 	asked := map[process]bool{}
 	for {
 		left := processesIn(path)
 		for _, p := range left {
-			switch {
-			case time.Now().After(quitUntil):
+			if time.Now().After(quitUntil) {
 				p.signal(syscall.SIGKILL)
-			case !asked[p] && p.name == "postgres":
-				p.signal(syscall.SIGQUIT)
-			case !asked[p]:
-				p.signal(syscall.SIGKILL)
+			} else if sig := endSignal(p, left); sig != 0 && !asked[p] {
+				p.signal(sig)
+				asked[p] = true
 			}
-			asked[p] = true
 		}
 		var err error
 		if len(left) == 0 {
+			removeSharedMemory(path)
 			if err = os.RemoveAll(path); err == nil {
 				return nil
 			}
@@ -164,6 +161,22 @@ func clearFolder(ctx context.Context, path string) error {
 			return fmt.Errorf("remove temporary folder %s: %d processes still run from it, the first is pid %d", path, len(left), left[0].PID)
 		}
 	}
+}
+
+// endSignal is the signal with which a process of a folder ends without leaving
+// shared memory behind: an immediate shutdown for a server (postgres(1)), and
+// SIGTERM for initdb, which then waits for the postgres that it runs. That one
+// gets no signal (0) as long as its initdb is there.
+func endSignal(p process, all []process) syscall.Signal {
+	if p.name == "initdb" {
+		return syscall.SIGTERM
+	}
+	for _, other := range all {
+		if other.name == "initdb" {
+			return 0
+		}
+	}
+	return syscall.SIGQUIT
 }
 
 // Sweep removes the folders that dead labs of this user have left in parent,
