@@ -79,7 +79,7 @@ func comparisonDocument(c comparisonFolder) document {
 		d.add("Recovery", c.recoveryBlocks()...)
 		d.add("Baselines and dose", c.metricTable(c.baselineColumns()))
 	}
-	d.add("How differences are judged", judgementBlocks()...)
+	d.add("How differences are judged", judgementBlocks(c.Scale)...)
 	d.add("Runs", c.runTable())
 	d.add("Conditions", c.conditionBlocks()...)
 	return d
@@ -176,10 +176,7 @@ func (c comparisonFolder) cell(metric, profile string) text {
 	if v.N == 0 {
 		return plain(none)
 	}
-	cell := inUnit(v.Median, m.Unit)
-	if v.Min != v.Max {
-		cell += fmt.Sprintf(" [%s to %s]", inUnit(v.Min, m.Unit), inUnit(v.Max, m.Unit))
-	}
+	cell := inUnit(v.Median, m.Unit) + spread(v.Min, v.Median, v.Max, m.Unit)
 	if v.N < stats.MinRuns {
 		cell += fmt.Sprintf(" (n = %d)", v.N)
 	}
@@ -233,11 +230,12 @@ func (c comparisonFolder) runTable() block {
 	return t
 }
 
-func judgementBlocks() []block {
+func judgementBlocks(scale float64) []block {
 	return []block{list{[]text{
 		plain(fmt.Sprintf("Under %d valid runs of a profile nothing is claimed.", stats.MinRuns)),
 		plain("With three, a difference is claimed where the ranges are disjoint and the medians differ by more than 25 % (of the smaller) and by more than the lab resolves: " +
-			fmt.Sprintf("%d requests, %d ms for a p50 or p95, %d ms for a p99. Shares and CPU must differ by more than 5 percentage points.", requestsFloor, medianFloorMS, tailFloorMS)),
+			fmt.Sprintf("%d requests, %s workers in a dump, %d ms for a p50 or p95, %d ms for a p99, %s real seconds for recovery. Shares and CPU must differ by more than 5 percentage points.",
+				requestsFloor, count(int(workersFloor(scale))), medianFloorMS, tailFloorMS, shortest(recoveryFloorS))),
 		plain(fmt.Sprintf("From %d on, a Mann-Whitney U test decides, with Holm's correction for the number of figures at a level of %s. Where the runs are too few for any order to pass the corrected level, the rule for three decides, and a warning says so.",
 			stats.RankTestRuns, percent(stats.Alpha))),
 	}}}

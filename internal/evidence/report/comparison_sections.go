@@ -101,7 +101,11 @@ func (c comparisonFolder) whereBlocks() []block {
 			row, highest := []text{code(p), plain(where)}, 0.0
 			for _, point := range points {
 				metric := "dump." + point + "." + where
-				row = append(row, c.cell(metric, p))
+				if _, known := c.metrics[metric]; known {
+					row = append(row, c.cell(metric, p))
+				} else {
+					row = append(row, plain("0")) // no run had a worker there then
+				}
 				highest = max(highest, c.metrics[metric].Values[p].Max)
 			}
 			if highest > 0 {
@@ -190,7 +194,7 @@ func (c comparisonFolder) statusBlocks() []block {
 }
 
 func (c comparisonFolder) recoveryBlocks() []block {
-	t := table{columns: []column{words("profile"), numbers("recovered"), numbers("after the end of the load"), numbers("predicted"), numbers("waited at most")}}
+	t := table{columns: []column{words("profile"), words("recovered"), numbers("after the end of the load"), numbers("predicted"), numbers("waited at most")}}
 	for _, p := range c.Profiles {
 		predicted, waited := none, none
 		for i, r := range c.Runs {
@@ -204,10 +208,23 @@ func (c comparisonFolder) recoveryBlocks() []block {
 		if c.metrics["recovery.seconds"].Values[p].N == 0 {
 			seconds = strong("not within the wait")
 		}
-		t.rows = append(t.rows, []text{code(p), c.cell("recovery.recovered", p), seconds, plain(predicted), plain(waited)})
+		t.rows = append(t.rows, []text{code(p), recovered(c.metrics["recovery.recovered"].Values[p]), seconds, plain(predicted), plain(waited)})
 	}
-	note := "Seconds are scenario seconds. Recovered is the share of the valid runs; the prediction and the wait are those of the first valid run."
+	note := "Seconds are scenario seconds. The prediction and the wait are those of the first valid run."
 	return []block{t, paragraph{plain(note)}}
+}
+
+// recovered spells a share of runs, each of which is 0 or 1.
+func recovered(share result.Spread) text {
+	switch {
+	case share.N == 0:
+		return plain(none)
+	case share.Min == 1:
+		return plain("yes")
+	case share.Max == 0:
+		return strong("no")
+	}
+	return plain("in some of the runs")
 }
 
 func (c comparisonFolder) baselineColumns() []metricColumn {
@@ -270,7 +287,7 @@ func manifestDifferences(manifests []*result.Manifest) []difference {
 		put("kernel", m.Kernel)
 		put("cpus", count(m.CPUs))
 		put("cpu_model", m.CPUModel)
-		put("memory", mebibytes(m.MemoryBytes))
+		put("memory", size(m.MemoryBytes))
 		put("runtime", m.Runtime)
 		put("postgres", m.Postgres)
 		put("seed", strconv.FormatUint(m.Seed, 10))

@@ -189,7 +189,7 @@ func writeRun(t *testing.T, dir string, s result.Summary) {
 	writeSummary(t, dir, s)
 	for _, err := range []error{
 		result.WriteJSON(filepath.Join(dir, result.ManifestFile), manifest(s)),
-		result.WriteJSON(filepath.Join(dir, result.LoadFile), result.Load{Schema: result.LoadSchema, WindowS: 60 * s.Run.Scale, Endpoints: s.Endpoints,
+		result.WriteJSON(filepath.Join(dir, result.LoadFile), result.Load{Schema: result.LoadSchema, WindowS: 60 * s.Run.Scale, ElapsedS: 120 * s.Run.Scale, Endpoints: s.Endpoints,
 			Drops: map[string][]int{"fast": {0, 0, 0}}}),
 		result.WriteTimeline(filepath.Join(dir, result.TimelineFile), timelineOf(s, -15, 110)),
 		result.WriteEvents(filepath.Join(dir, result.EventsFile), []result.Event{{AtS: 0, Name: "load_on"},

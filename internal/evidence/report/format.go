@@ -53,7 +53,7 @@ func milliseconds(v float64) string {
 
 func percent(ratio float64) string { return number(ratio*100, 1) + " %" }
 
-func mebibytes(bytes int64) string {
+func size(bytes int64) string {
 	if bytes >= 1<<30 {
 		return number(float64(bytes)/(1<<30), 2) + " GiB"
 	}
@@ -73,11 +73,33 @@ func inUnit(v float64, unit string) string {
 	case "s":
 		return number(v, 1) + " s"
 	case "bytes":
-		return mebibytes(int64(v))
+		return size(int64(v))
 	case "count":
 		return decimal(v)
 	}
 	return strings.TrimSpace(decimal(v) + " " + unit)
+}
+
+// spread prints a range behind its median, without the unit if the median has
+// the same. It is empty where both ends read alike.
+func spread(low, median, high float64, unit string) string {
+	from, to := inUnit(low, unit), inUnit(high, unit)
+	if from == to {
+		return ""
+	}
+	of := unitOf(inUnit(median, unit))
+	if of == unitOf(from) && of == unitOf(to) {
+		from, to = strings.TrimSuffix(from, of), strings.TrimSuffix(to, of)
+	}
+	return fmt.Sprintf(" (%s to %s)", from, to)
+}
+
+// unitOf is what follows the digits of a printed figure, with its space.
+func unitOf(s string) string {
+	if i := strings.IndexByte(s, ' '); i >= 0 {
+		return s[i:]
+	}
+	return ""
 }
 
 // plural prints n with the noun that fits it.

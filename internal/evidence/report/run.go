@@ -34,7 +34,7 @@ func runDocument(r runFolder) document {
 	}
 	d.add("May this run be believed?", believedBlocks(r)...)
 	d.add("Verdict", verdictBlocks(s)...)
-	d.add("Latency and failures", latencyBlocks(s)...)
+	d.add("Latency and failures", latencyBlocks(r)...)
 	d.add("Predicted beside measured", predictionBlocks(s)...)
 	d.add("Dumps", dumpBlocks(r)...)
 	d.add("Where the workers stood", whereBlocks(s)...)
@@ -67,8 +67,9 @@ func runLead(s result.Summary) block {
 
 func scaleNote(scale float64) block {
 	return sentence(plain("Time ran at scale "), plain(shortest(scale)),
-		plain(fmt.Sprintf(": a scenario second took %s s. Latencies (ms) and rates are real; instants and recovery are in scenario seconds. Counts and shares do not depend on the scale.",
-			shortest(scale))))
+		plain(fmt.Sprintf(": a scenario second took %s s. Latencies (ms) and rates are real, so that a timeout of 30 scenario seconds shows as %s ms; "+
+			"instants and recovery are in scenario seconds. Counts and shares do not depend on the scale.",
+			shortest(scale), milliseconds(30_000*scale))))
 }
 
 func endpointNames(s result.Summary) []string { return slices.Sorted(maps.Keys(s.Endpoints)) }
@@ -167,7 +168,8 @@ func latency(p result.Percentiles, v float64) string {
 	return milliseconds(v) + " ms"
 }
 
-func latencyBlocks(s result.Summary) []block {
+func latencyBlocks(r runFolder) []block {
+	s := r.summary
 	if len(s.Endpoints) == 0 {
 		return []block{paragraph{plain("The summary holds no endpoints.")}}
 	}
@@ -196,7 +198,12 @@ func latencyBlocks(s result.Summary) []block {
 			}
 		}
 	}
-	blocks := []block{failures, times,
+	window := r.unread[result.LoadFile] + " How long the load lasted is not known."
+	if r.load != nil {
+		window = fmt.Sprintf("The window of the load lasted %s real seconds; the last request ended %s real seconds after its start.",
+			number(r.load.WindowS, 1), number(r.load.ElapsedS, 1))
+	}
+	blocks := []block{paragraph{plain(window)}, failures, times,
 		paragraph{plain("Response time runs from the moment a request fell due, service time from the worker's first connect or write, lag between the two. " +
 			"A client timeout counts as the time that the client waited. Dropped and interrupted requests have no time and count as failed. " +
 			"The p99.9 is left out under 1,000 samples.")}}
@@ -241,10 +248,7 @@ func predictionBlocks(s result.Summary) []block {
 	sorted := slices.Clone(rows)
 	slices.SortStableFunc(sorted, func(a, b result.PredictionRow) int { return order(a.OK) - order(b.OK) })
 	for _, row := range sorted {
-		predicted := inUnit(row.Predicted, row.Unit)
-		if row.Low != row.High {
-			predicted += fmt.Sprintf(" (%s to %s)", inUnit(row.Low, row.Unit), inUnit(row.High, row.Unit))
-		}
+		predicted := inUnit(row.Predicted, row.Unit) + spread(row.Low, row.Predicted, row.High, row.Unit)
 		t.rows = append(t.rows, []text{code(row.Name), plain(predicted), plain(inUnit(row.Measured, row.Unit)),
 			plain("± " + tolerance(row)), yesNo(row.OK), plain(row.Note)})
 	}

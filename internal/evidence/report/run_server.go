@@ -132,13 +132,24 @@ func workerLimit(p result.Pool) string {
 	return count(p.WorkerLimit)
 }
 
+// cpuLimit is the most that the victim could use, in percent of a core; 0 if
+// the manifest does not tell.
+func (r runFolder) cpuLimit() int {
+	if r.manifest == nil {
+		return 0
+	}
+	procs, err := strconv.Atoi(r.manifest.Limits["GOMAXPROCS"])
+	if err != nil {
+		return 0
+	}
+	return 100 * max(0, procs)
+}
+
 func processBlocks(r runFolder) []block {
 	s := r.summary
 	of := ""
-	if r.manifest != nil {
-		if procs, err := strconv.Atoi(r.manifest.Limits["GOMAXPROCS"]); err == nil && procs > 0 {
-			of = fmt.Sprintf(" of %s %%", count(100*procs))
-		}
+	if limit := r.cpuLimit(); limit > 0 {
+		of = fmt.Sprintf(" of %s %%", count(limit))
 	}
 	blocks := []block{
 		sentence(strong(fmt.Sprintf("CPU %s%s while %s.", inUnit(s.Victim.CPUPercentMean, "percent"), of, busyAtMost(s.Pool))),
@@ -146,7 +157,7 @@ func processBlocks(r runFolder) []block {
 		table{
 			columns: []column{numbers("CPU, mean"), numbers("CPU, max"), numbers("memory, max"), numbers("goroutines, max")},
 			rows: [][]text{{plain(inUnit(s.Victim.CPUPercentMean, "percent")), plain(inUnit(s.Victim.CPUPercentMax, "percent")),
-				plain(mebibytes(s.Victim.RSSBytesMax)), plain(count(s.Victim.GoroutinesMax))}},
+				plain(size(s.Victim.RSSBytesMax)), plain(count(s.Victim.GoroutinesMax))}},
 		},
 	}
 	if len(s.Children) > 0 {
@@ -205,7 +216,7 @@ func conditionBlocks(m *result.Manifest, missing string) []block {
 	add("system", m.OS)
 	add("kernel", m.Kernel)
 	add("CPU", fmt.Sprintf("%s × %s", count(m.CPUs), m.CPUModel))
-	add("memory", mebibytes(m.MemoryBytes))
+	add("memory", size(m.MemoryBytes))
 	add("runtime", m.Runtime)
 	add("PostgreSQL", m.Postgres)
 	for _, name := range slices.Sorted(maps.Keys(m.Limits)) {

@@ -161,7 +161,7 @@ func TestABareSummaryIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"timeline.csv is missing.", "manifest.json is missing. The conditions are not known.",
+	for _, want := range []string{"timeline.csv is missing.", "The summary holds no endpoints.", "manifest.json is missing. The conditions are not known.",
 		"The summary holds no dumps.", "The summary holds no prediction.", "The summary gives no reason."} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the report does not say %q", want)
@@ -309,8 +309,10 @@ func TestNumbers(t *testing.T) {
 		{count(0), "0"}, {count(999), "999"}, {count(1000), "1,000"}, {count(1234567), "1,234,567"}, {count(-1234), "-1,234"},
 		{number(-0.04, 1), "0.0"}, {number(1999.96, 1), "2,000.0"},
 		{milliseconds(0), "0"}, {milliseconds(0.0812), "0.081"}, {milliseconds(2.94), "2.9"}, {milliseconds(30000.4), "30,000"},
-		{percent(2. / 3), "66.7 %"}, {mebibytes(3 << 19), "1.5 MiB"}, {mebibytes(3 << 30), "3.00 GiB"},
+		{percent(2. / 3), "66.7 %"}, {size(3 << 19), "1.5 MiB"}, {size(3 << 30), "3.00 GiB"},
 		{inUnit(400.5, "count"), "400.5"}, {inUnit(400, "count"), "400"}, {inUnit(130, "s"), "130.0 s"}, {inUnit(3, "apples"), "3 apples"},
+		{spread(2.1, 2.2, 2.3, "percent"), " (2.1 to 2.3)"}, {spread(0.5, 2, 3, "ms"), " (0.500 to 3.0)"}, {spread(39900.1, 39900.2, 39900.3, "ms"), ""},
+		{spread(1<<20, 2<<20, 1<<30, "bytes"), " (1.0 MiB to 1.00 GiB)"}, {spread(1, 2, 3, "count"), " (1 to 3)"},
 		{plural(1, "run"), "1 run"}, {plural(1200, "request"), "1,200 requests"},
 	} {
 		if tt.got != tt.want {

@@ -86,7 +86,7 @@ func timelineBlocks(r runFolder) []block {
 		{"busy", func(r result.TimelineRow) float64 { return float64(r.Busy) }, "count", float64(r.summary.Pool.WorkerLimit), true},
 		{"queued", func(r result.TimelineRow) float64 { return float64(r.Queued) }, "count", 0, true},
 		{"permits", func(r result.TimelineRow) float64 { return float64(r.PermitsHeld) }, "count", 0, false},
-		{"CPU", func(r result.TimelineRow) float64 { return r.CPUPercent }, "percent", 100, true},
+		{"CPU", func(r result.TimelineRow) float64 { return r.CPUPercent }, "percent", float64(r.cpuLimit()), true},
 		{"/fast failed", func(r result.TimelineRow) float64 { return float64(r.FastFailed) }, "count", 0, true},
 	} {
 		highest := 0.0
