@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -100,7 +101,7 @@ func floatColumn(name string, field func(*TimelineRow) *float64) timelineColumn 
 	return timelineColumn{name,
 		func(r TimelineRow) string { return strconv.FormatFloat(*field(&r), 'f', -1, 64) },
 		func(r *TimelineRow, s string) (err error) {
-			*field(r), err = strconv.ParseFloat(s, 64)
+			*field(r), err = parseFinite(s)
 			return err
 		}}
 }
@@ -117,10 +118,18 @@ func optionalColumn(name string, field func(*TimelineRow) **float64) timelineCol
 			if s == "" {
 				return nil
 			}
-			v, err := strconv.ParseFloat(s, 64)
+			v, err := parseFinite(s)
 			*field(r) = &v
 			return err
 		}}
+}
+
+func parseFinite(s string) (float64, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
+		err = strconv.ErrRange
+	}
+	return v, err
 }
 
 // WriteTimeline writes rows as CSV with a header, whole or not at all.

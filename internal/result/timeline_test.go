@@ -83,6 +83,7 @@ func TestReadTimelineErrors(t *testing.T) {
 		{"empty", "", "is empty"},
 		{"column missing", "at_s,phase\n1,load\n", `has no column "workers"`},
 		{"not a number", timelineHeader + row + strings.Replace(row, "1,load,1", "1,load,many", 1), `row 2 has "many" as workers`},
+		{"infinite", timelineHeader + strings.Replace(row, "1,load", "+Inf,load", 1), `row 1 has "+Inf" as at_s`},
 		{"short row", timelineHeader + "1,load\n", "not a timeline"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
