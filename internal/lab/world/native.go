@@ -1,0 +1,288 @@
+package world
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/lab/pgserver"
+	"chokepoint/internal/lab/proc"
+	"chokepoint/internal/lab/toxiproxy"
+)
+
+const (
+	startWait = 30 * time.Second // for a server to say that it listens
+	stopGrace = 3 * time.Second  // between SIGTERM and SIGKILL
+)
+
+// Native runs the programs as processes of this machine.
+type Native struct {
+	cfg      Config
+	launcher *proc.Launcher
+	group    *proc.Group
+	database *pgserver.Server
+	proxy    *toxiproxy.Proxy
+	programs map[string]string // name -> path
+	hashes   map[string]string
+
+	stubURL, stubAdmin     string
+	victimURL, victimAdmin string
+	died                   chan Death
+	stopWatching           context.CancelFunc
+}
+
+// StartNative starts a database, the stub and the victim. If it fails, it has
+// stopped what it started.
+func StartNative(ctx context.Context, cfg Config, launcher *proc.Launcher) (_ *Native, err error) {
+	w := &Native{cfg: cfg, launcher: launcher, group: proc.NewGroup(), died: make(chan Death, 1)}
+	watchCtx, cancel := context.WithCancel(context.Background())
+	w.stopWatching = cancel
+	defer func() {
+		if err != nil {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+			defer cancel()
+			w.Close(closing)
+		}
+	}()
+	if err := w.findPrograms(); err != nil {
+		return nil, err
+	}
+	cfg.Progress("finding a PostgreSQL")
+	w.database, err = pgserver.Open(ctx, pgserver.Config{
+		Launcher: launcher, DatabaseURL: cfg.DatabaseURL, LogPath: w.logPath("postgres"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	cfg.Progress("PostgreSQL %s from %s", w.database.Version(), w.database.Source())
+	if err := w.startStub(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.startVictim(ctx); err != nil {
+		return nil, err
+	}
+	go w.watch(watchCtx)
+	return w, nil
+}
+
+// findPrograms finds the binaries before anything is started.
+func (w *Native) findPrograms() error {
+	dir := w.cfg.BinDir
+	if dir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		dir = filepath.Dir(self)
+	}
+	w.programs, w.hashes = map[string]string{}, map[string]string{}
+	for _, name := range []string{"loadgen", "victim", "upstream"} {
+		path := filepath.Join(dir, name)
+		if _, err := exec.LookPath(path); err != nil {
+			return fmt.Errorf("no program %s in %s; build it with make build, or name the folder with -bin-dir", name, dir)
+		}
+		hash, err := hashFile(path)
+		if err != nil {
+			return err
+		}
+		w.programs[name], w.hashes[name] = path, hash
+	}
+	return nil
+}
+
+func hashFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func (w *Native) startStub(ctx context.Context) error {
+	args := append([]string{"-listen=" + w.cfg.StubListen, "-admin=" + w.cfg.StubAdmin}, w.cfg.StubArgs...)
+	where, err := w.startServer(ctx, "upstream", args, nil)
+	if err != nil {
+		return err
+	}
+	w.stubAdmin = "http://" + where.Admin
+	address := where.Public
+	if w.cfg.ToxiproxyURL != "" {
+		if w.proxy, err = toxiproxy.Open(ctx, w.cfg.ToxiproxyURL, where.Public, w.cfg.Latency); err != nil {
+			return err
+		}
+		address = w.proxy.Addr()
+		w.cfg.Progress("Toxiproxy at %s adds %v", w.cfg.ToxiproxyURL, w.cfg.Latency)
+	}
+	w.stubURL = "http://" + address + "/"
+	return nil
+}
+
+func (w *Native) startVictim(ctx context.Context) error {
+	args := append([]string{
+		"-listen=" + w.cfg.VictimListen, "-admin=" + w.cfg.VictimAdmin, "-upstream=" + w.stubURL,
+	}, w.cfg.VictimArgs...)
+	env := append(os.Environ(), w.victimEnv()...)
+	// The URL may hold a password, and arguments are for everyone to see. The
+	// launcher takes CHOKEPOINT_ variables out of the environment, so this one goes
+	// in through a file that only we and the victim can read.
+	config := filepath.Join(w.cfg.RunDir, ".victim.conf")
+	if err := os.WriteFile(config, []byte("database-url "+w.database.URL()+"\n"), 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(config)
+	args = append(args, "-config="+config)
+	where, err := w.startServer(ctx, "victim", args, env)
+	if err != nil {
+		return err
+	}
+	w.victimURL, w.victimAdmin = "http://"+where.Public, "http://"+where.Admin
+	return nil
+}
+
+// victimEnv sets the victim's limits, and has its dumps print goroutine labels.
+func (w *Native) victimEnv() []string {
+	env := []string{"GODEBUG=tracebacklabels=1"}
+	if w.cfg.GoMaxProcs > 0 {
+		env = append(env, "GOMAXPROCS="+strconv.Itoa(w.cfg.GoMaxProcs))
+	}
+	if w.cfg.GoMemLimit != "" {
+		env = append(env, "GOMEMLIMIT="+w.cfg.GoMemLimit)
+	}
+	return env
+}
+
+func (w *Native) startServer(ctx context.Context, name string, args, env []string) (adminapi.Listening, error) {
+	child, err := w.launcher.Start(ctx, proc.Spec{
+		Name: name, Path: w.programs[name], Args: args, Env: env, LogPath: w.logPath(name), Announces: true,
+	})
+	if err != nil {
+		return adminapi.Listening{}, err
+	}
+	w.group.Add(child)
+	wait, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	return child.Listening(wait)
+}
+
+func (w *Native) logPath(name string) string {
+	return filepath.Join(w.cfg.RunDir, "logs", name+".log")
+}
+
+// watch passes on the first death.
+func (w *Native) watch(ctx context.Context) {
+	select {
+	case c := <-w.group.Died():
+		w.died <- Death{Name: c.Name(), Status: c.Status(), Log: c.LastLog(5)}
+	case <-w.database.Died():
+		w.died <- Death{Name: "postgres", Status: w.database.Status(), Log: w.database.LastLog(5)}
+	case <-ctx.Done():
+	}
+}
+
+// VictimURL implements World.
+func (w *Native) VictimURL() string { return w.victimURL }
+
+// VictimAdmin implements World.
+func (w *Native) VictimAdmin() string { return w.victimAdmin }
+
+// StubURL implements World.
+func (w *Native) StubURL() string { return w.stubURL }
+
+// StubAdmin implements World.
+func (w *Native) StubAdmin() string { return w.stubAdmin }
+
+// LoadPath implements World.
+func (w *Native) LoadPath(name string) string { return filepath.Join(w.cfg.RunDir, name) }
+
+// LoadLead implements World: a process starts in some 10 ms, and a crowded
+// machine may take twenty times that.
+func (w *Native) LoadLead() time.Duration { return 500 * time.Millisecond }
+
+// Died implements World.
+func (w *Native) Died() <-chan Death { return w.died }
+
+// StartLoad implements World.
+func (w *Native) StartLoad(ctx context.Context, args []string) (Load, error) {
+	child, err := w.launcher.Start(ctx, proc.Spec{
+		Name: "loadgen", Path: w.programs["loadgen"], Args: args, LogPath: w.logPath("loadgen"),
+		StopSignal: syscall.SIGINT,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return nativeLoad{child}, nil
+}
+
+// Usage implements World.
+func (w *Native) Usage() map[string]proc.Usage {
+	all := map[string]proc.Usage{}
+	for _, child := range w.group.Children() {
+		if u, err := child.Usage(); err == nil {
+			all[child.Name()] = u
+		}
+	}
+	return all
+}
+
+// Describe implements World.
+func (w *Native) Describe() Description {
+	limits := map[string]string{}
+	for _, kv := range w.victimEnv() {
+		name, value, _ := strings.Cut(kv, "=")
+		limits[name] = value
+	}
+	return Description{
+		Runtime: "native", Postgres: w.database.Version() + " (" + w.database.Source() + ")",
+		Limits: limits, Programs: w.hashes,
+	}
+}
+
+// Close implements World.
+func (w *Native) Close(ctx context.Context) error {
+	w.stopWatching()
+	err := w.group.Stop(ctx, stopGrace)
+	if w.proxy != nil {
+		if closeErr := w.proxy.Close(ctx); err == nil {
+			err = closeErr
+		}
+	}
+	if w.database != nil {
+		if closeErr := w.database.Close(ctx); err == nil {
+			err = closeErr
+		}
+	}
+	return err
+}
+
+// nativeLoad is a load generator that is a child of the lab.
+type nativeLoad struct{ *proc.Child }
+
+// ExitCode implements Load.
+func (l nativeLoad) ExitCode() int {
+	if err, ok := errors.AsType[*exec.ExitError](l.Err()); ok {
+		return err.ExitCode()
+	}
+	return 0
+}
+
+// Interrupt implements Load.
+func (l nativeLoad) Interrupt() error { return l.Signal(syscall.SIGINT) }
+
+// Stop implements Load.
+func (l nativeLoad) Stop(ctx context.Context) error { return l.Child.Stop(ctx, stopGrace) }

@@ -1,0 +1,103 @@
+package result
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Request is one row of requests.csv: one arrival and what became of it. Times
+// are real; a dropped arrival has none but its due time.
+type Request struct {
+	ID       string // <endpoint>-<index>, as the server saw it
+	Endpoint string
+	Due      time.Duration // from the start of the load
+	Lag      time.Duration // the first connect or write call, after Due
+	Service  time.Duration // from that call until it was done
+	Response time.Duration // from Due until it was done
+	Outcome  string        // "ok", "http_error", ..., "dropped"
+	Cause    string
+	Status   int // 0 without an answer
+}
+
+var requestColumns = []string{"id", "endpoint", "due_ns", "lag_ns", "service_ns", "response_ns", "outcome", "cause", "status"}
+
+// WriteRequests writes requests.csv, whole or not at all.
+func WriteRequests(path string, requests []Request) error {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	// A bytes.Buffer takes every write.
+	_ = w.Write(requestColumns)
+	for _, r := range requests {
+		row := []string{r.ID, r.Endpoint, strconv.FormatInt(int64(r.Due), 10), "", "", "", r.Outcome, r.Cause, ""}
+		if r.Outcome != "dropped" {
+			row[3] = strconv.FormatInt(int64(r.Lag), 10)
+			row[4] = strconv.FormatInt(int64(r.Service), 10)
+			row[5] = strconv.FormatInt(int64(r.Response), 10)
+		}
+		if r.Status != 0 {
+			row[8] = strconv.Itoa(r.Status)
+		}
+		_ = w.Write(row)
+	}
+	w.Flush()
+	return WriteFile(path, b.Bytes())
+}
+
+// ReadRequests reads what WriteRequests wrote.
+func ReadRequests(path string) ([]Request, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := csv.NewReader(f)
+	r.FieldsPerRecord = len(requestColumns)
+	r.ReuseRecord = true
+	var requests []Request
+	for first := true; ; first = false {
+		row, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return requests, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s is not what loadgen -requests writes: %w", path, err)
+		}
+		if first {
+			continue
+		}
+		request, err := parseRequest(row)
+		if err != nil {
+			line, _ := r.FieldPos(0)
+			return nil, fmt.Errorf("%s line %d: %w", path, line, err)
+		}
+		requests = append(requests, request)
+	}
+}
+
+func parseRequest(row []string) (Request, error) {
+	r := Request{ID: row[0], Endpoint: row[1], Outcome: row[6], Cause: row[7]}
+	for i, field := range []*time.Duration{&r.Due, &r.Lag, &r.Service, &r.Response} {
+		if row[2+i] == "" {
+			continue
+		}
+		ns, err := strconv.ParseInt(row[2+i], 10, 64)
+		if err != nil {
+			return r, fmt.Errorf("%s is %q, want nanoseconds", requestColumns[2+i], row[2+i])
+		}
+		*field = time.Duration(ns)
+	}
+	if row[8] != "" {
+		status, err := strconv.Atoi(row[8])
+		if err != nil {
+			return r, fmt.Errorf("status is %q, want a number", row[8])
+		}
+		r.Status = status
+	}
+	return r, nil
+}
