@@ -81,7 +81,7 @@ func Compare(base, other []float64, kind Kind) Verdict {
 //     further apart than Kind asks. Chance alone makes three against three
 //     disjoint in 2 of 20 orders, hence the second condition, which holds only as
 //     well as the figures are stable: of quantities that vary by 5 % from run to run
-//     none is claimed falsely, of those that vary by 10 % about 0.7 % are
+//     none is claimed falsely, of those that vary by 10 % just under 1 % are
 //     (TestAAComparison counts them);
 //   - from four on: a Mann-Whitney U test (Mann and Whitney 1947), whose p values
 //     are corrected by Holm's step-down method (Holm 1979), so that Alpha bounds the

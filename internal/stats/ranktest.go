@@ -85,15 +85,16 @@ func doubledRanks(base, other []float64) (ranks []int, sumOfOther int) {
 // rankSumOrders counts, for every sum, the ways to choose n of the ranks that
 // add up to it.
 func rankSumOrders(ranks []int, n int) []float64 {
-	size := sum(ranks) + 1
 	ways := make([][]float64, n+1)
 	for k := range ways {
-		ways[k] = make([]float64, size)
+		ways[k] = make([]float64, sum(ranks)+1)
 	}
 	ways[0][0] = 1
-	for _, r := range ranks {
-		for k := n; k >= 1; k-- {
-			for s := size - 1; s >= r; s-- {
+	reach := 0 // the sum of the ranks so far
+	for i, r := range ranks {
+		reach += r
+		for k := min(n, i+1); k >= 1; k-- {
+			for s := reach; s >= r; s-- {
 				ways[k][s] += ways[k-1][s-r]
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/result"
 )
 
@@ -32,11 +33,14 @@ func (c comparisonFolder) points() []string {
 }
 
 func (c comparisonFolder) latencyBlocks() []block {
-	all := c.endpointTable([]metricColumn{{"scheduled", "scheduled"}, {"dropped", "dropped"}, {"p50", "p50_ms"}, {"p95", "p95_ms"}, {"p99", "p99_ms"},
+	all := c.endpointTable([]metricColumn{{"scheduled", "scheduled"}, {"p50", "p50_ms"}, {"p95", "p95_ms"}, {"p99", "p99_ms"},
 		{"failed", "failed_ratio"}, {"failed of the completed", "completed_failed_ratio"}})
-	good := c.endpointTable([]metricColumn{{"ok", "ok"}, {"p50", "ok_p50_ms"}, {"p95", "ok_p95_ms"}, {"p99", "ok_p99_ms"}, {"lag p99", "lag_p99_ms"}})
+	ends := c.endpointTable([]metricColumn{{"ok", "ok"}, {"http_error", "http_error"}, {"timeout", "timeout"}, {"connect_error", "connect_error"},
+		{"transport_error", "transport_error"}, {"interrupted", "interrupted"}, {"dropped", "dropped"}})
+	good := c.endpointTable([]metricColumn{{"p50", "ok_p50_ms"}, {"p95", "ok_p95_ms"}, {"p99", "ok_p99_ms"}, {"lag p99", "lag_p99_ms"}})
 	return []block{
 		paragraph{plain("Response times of all requests that ended; a client timeout counts as the time that the client waited:")}, all,
+		paragraph{plain("How the scheduled requests ended:")}, ends,
 		paragraph{plain("Of the good answers alone, and how late the generator was:")}, good,
 	}
 }
@@ -151,7 +155,7 @@ func (c comparisonFolder) frameBlocks() []block {
 func largestOfWorkers(groups []result.Group) (result.Group, bool) {
 	var found result.Group
 	for _, g := range groups {
-		if (heldPlace(g.Where) || g.Where == "idle") && g.Count > found.Count {
+		if (heldPlace(g.Where) || g.Where == goroutines.Idle) && g.Count > found.Count {
 			found = g
 		}
 	}

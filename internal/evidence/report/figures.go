@@ -112,6 +112,10 @@ func endpointFigures(name string, runs []result.Summary) []figure {
 	}
 	addCount("scheduled", func(e result.Endpoint) int { return e.Scheduled })
 	addCount("ok", func(e result.Endpoint) int { return e.OK })
+	addCount("http_error", func(e result.Endpoint) int { return e.HTTPError })
+	addCount("timeout", func(e result.Endpoint) int { return e.Timeout })
+	addCount("connect_error", func(e result.Endpoint) int { return e.ConnectError })
+	addCount("transport_error", func(e result.Endpoint) int { return e.TransportError })
 	addCount("dropped", func(e result.Endpoint) int { return e.Dropped })
 	addCount("interrupted", func(e result.Endpoint) int { return e.Interrupted })
 	add("failed_ratio", "ratio", 0, func(e result.Endpoint) (float64, bool) { return e.FailedRatio, true })

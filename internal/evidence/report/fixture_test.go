@@ -71,7 +71,7 @@ func antiRun(scale float64, n int) result.Summary {
 		},
 		Dumps: []result.Dump{
 			{Point: "before", AtS: -1, PauseMS: 0.9, File: "dumps/01-before.txt", Goroutines: 41, Workers: 10,
-				Where: map[string]int{"idle": 10}, Groups: []result.Group{
+				Where: map[string]int{"idle": 10, "upstream_read": 0}, Groups: []result.Group{
 					{Where: "idle", State: "chan receive", Frame: "chokepoint/internal/service/pool.(*worker).awaitTask", Count: 10},
 					{Where: "other", State: "IO wait", Frame: "net.(*TCPListener).accept", Count: 2}}},
 			heldDump("load_15s", 15, "02", 300, 4.2+noise),
@@ -100,7 +100,7 @@ func heldDump(point string, at float64, file string, queued int, pause float64) 
 	return result.Dump{Point: point, AtS: at, PauseMS: pause, File: "dumps/" + file + "-" + point + ".txt",
 		ProfileFile: "dumps/" + file + "-" + point + ".pb.gz", ProfileMS: pause / 10,
 		Goroutines: 250 + queued, Workers: 200, Queued: queued,
-		Where: map[string]int{"upstream_read": 200, "queued": queued},
+		Where: map[string]int{"idle": 0, "upstream_read": 200, "permit_wait": 0, "database": 0, "queued": queued, "running": 0, "other": 0},
 		Groups: []result.Group{
 			{Where: "queued", State: "chan receive", Frame: "chokepoint/internal/service/pool.(*task).awaitWorker", Count: queued},
 			{Where: "upstream_read", State: "IO wait", Frame: "github.com/valyala/fasthttp.(*ResponseHeader).tryRead", Count: 200,

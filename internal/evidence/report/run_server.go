@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/result"
 )
 
@@ -15,21 +16,17 @@ import (
 // raw file holds the rest.
 const topGroups = 5
 
-// whereOrder is the order of columns: free first, then held, then the rest.
-func whereOrder() []string {
-	return []string{"idle", "upstream_read", "permit_wait", "database", "running", "other"}
-}
-
-// whereColumns lists the places in counts in the order of reports, unknown ones
-// last by name; connections in the queue are no workers and have no place.
+// whereColumns lists the places that counts names in the order of reports, those
+// that this version does not know last by name. Connections in the queue are no
+// workers and have no place.
 func whereColumns(counts map[string]int) []string {
 	rank := map[string]int{}
-	for i, where := range whereOrder() {
-		rank[where] = i - len(whereOrder())
+	for i, where := range goroutines.Wheres() {
+		rank[where] = i - len(goroutines.Wheres())
 	}
 	var columns []string
 	for where := range counts {
-		if where != "queued" {
+		if where != goroutines.Queued {
 			columns = append(columns, where)
 		}
 	}
@@ -52,8 +49,12 @@ func dumpBlocks(r runFolder) []block {
 		if d.ProfileFile != "" {
 			profile = join(profile, plain(", "+milliseconds(d.ProfileMS)+" ms"))
 		}
+		raw := rawFile(r.dir, ".", d.File)
+		if d.Truncated {
+			raw = join(raw, plain(" "), strong("cut off: the counts are too low"))
+		}
 		t.rows = append(t.rows, []text{code(d.Point), plain(scenarioSeconds(d.AtS, r.summary.Run.Scale)), plain(count(d.Goroutines)),
-			plain(count(d.Workers)), plain(count(d.Queued)), plain(milliseconds(d.PauseMS) + " ms"), rawFile(r.dir, ".", d.File), profile})
+			plain(count(d.Workers)), plain(count(d.Queued)), plain(milliseconds(d.PauseMS) + " ms"), raw, profile})
 	}
 	return []block{t, paragraph{plain("The pause is how long the full dump stopped the victim's world.")}}
 }
@@ -62,11 +63,15 @@ func whereBlocks(s result.Summary) []block {
 	if len(s.Dumps) == 0 {
 		return noDumps()
 	}
-	seen := map[string]int{}
+	taken := map[string]int{}
 	for _, d := range s.Dumps {
-		maps.Copy(seen, d.Where)
+		for where, n := range d.Where {
+			if n > 0 {
+				taken[where] += n
+			}
+		}
 	}
-	columns := whereColumns(seen)
+	columns := whereColumns(taken)
 	places := table{columns: []column{words("point")}}
 	for _, where := range columns {
 		places.columns = append(places.columns, numbers(where))
@@ -82,7 +87,7 @@ func whereBlocks(s result.Summary) []block {
 			groups.rows = append(groups.rows, []text{code(d.Point), plain(count(g.Count)), plain(g.Where), plain(g.State), code(g.Frame)})
 		}
 	}
-	blocks := []block{paragraph{plain("Request workers by the place in which they stand:")}, places}
+	blocks := []block{paragraph{plain("Request workers by the place in which they stand; places that are never taken are left out:")}, places}
 	if len(groups.rows) > 0 {
 		blocks = append(blocks, paragraph{plain(fmt.Sprintf("The largest groups of goroutines, at most %d of each dump:", topGroups))}, groups)
 	}

@@ -282,6 +282,14 @@ func TestALedgerThatDoesNotBalanceIsShown(t *testing.T) {
 	}
 }
 
+func TestADumpThatIsCutOffSaysSo(t *testing.T) {
+	s := antiRun(1, 1)
+	s.Dumps[2].Truncated = true
+	if n := strings.Count(mustRun(t, s), "dumps/03-load_40s.txt (missing) **cut off: the counts are too low** |"); n != 1 {
+		t.Errorf("%d dumps are said to be cut off, want 1", n)
+	}
+}
+
 func TestSparkline(t *testing.T) {
 	busy := func(r result.TimelineRow) float64 { return float64(r.Busy) }
 	var rows []result.TimelineRow

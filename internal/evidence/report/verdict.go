@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/result"
 )
 
@@ -20,13 +21,13 @@ const pointBefore = "before"
 // whereInWords spells the words of evidence/goroutines for a sentence.
 func whereInWords(where string) string {
 	switch where {
-	case "upstream_read":
+	case goroutines.UpstreamRead:
 		return "the upstream read"
-	case "permit_wait":
+	case goroutines.PermitWait:
 		return "the wait for a permit"
-	case "database":
+	case goroutines.Database:
 		return "the wait for the database"
-	case "running":
+	case goroutines.Running:
 		return "their own code"
 	}
 	return where
@@ -125,4 +126,6 @@ func workersStood(s result.Summary) string {
 
 // heldPlace tells the places in which a worker is held by something from those
 // in which it is free or does not exist.
-func heldPlace(where string) bool { return where != "idle" && where != "queued" && where != "other" }
+func heldPlace(where string) bool {
+	return where != goroutines.Idle && where != goroutines.Queued && where != goroutines.Other
+}
