@@ -10,9 +10,8 @@ import (
 const DefaultMaxBytes = 256 << 20
 
 const (
-	firstGuess = 2 << 10  // bytes a goroutine, before a capture has told better
+	firstGuess = 2 << 10  // bytes a goroutine, before a capture has told better; 1.7 kB at 10 calls deep
 	slack      = 64 << 10 // for what starts between the count and the capture
-	page       = 4 << 10
 )
 
 // Capturer takes dumps of its own process, and keeps its buffer between them. The
@@ -45,7 +44,9 @@ func (c *Capturer) Capture() (text []byte, pause time.Duration) {
 	}
 	want := min(count*per/4*5+slack, limit)
 	for {
-		c.grow(want)
+		if len(c.buf) < want {
+			c.buf = make([]byte, want)
+		}
 		start := time.Now()
 		n := runtime.Stack(c.buf, true)
 		pause = time.Since(start)
@@ -54,17 +55,5 @@ func (c *Capturer) Capture() (text []byte, pause time.Duration) {
 			return c.buf[:n], pause
 		}
 		want = min(2*len(c.buf), limit)
-	}
-}
-
-// grow makes the buffer at least size bytes long and touches its pages, so that
-// the kernel does not have to provide them while the world is stopped.
-func (c *Capturer) grow(size int) {
-	if len(c.buf) >= size {
-		return
-	}
-	c.buf = make([]byte, size)
-	for i := 0; i < len(c.buf); i += page {
-		c.buf[i] = 1
 	}
 }

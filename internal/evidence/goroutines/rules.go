@@ -50,9 +50,9 @@ var (
 	// roundTrip, while another goroutine reads.
 	clientDo = pattern{"net/http.(*persistConn).roundTrip", "github.com/valyala/fasthttp.(*HostClient).doNonNilReqResp"}
 
-	semaphore = pattern{"golang.org/x/sync/semaphore.(*Weighted).Acquire"}
-	postgres  = pattern{"github.com/jackc/pgx/v5*", "github.com/jackc/puddle/*"}
-	sql       = pattern{"database/sql.*"}
+	weighted = pattern{"golang.org/x/sync/semaphore.(*Weighted).Acquire"}
+	postgres = pattern{"github.com/jackc/pgx/v5*", "github.com/jackc/puddle/*"}
+	sql      = pattern{"database/sql.*"}
 
 	// connect is on the way to a connection: dialling, the TLS handshake, or waiting
 	// for one that the client's own limit allows.
@@ -75,7 +75,7 @@ var (
 // bulkhead does, and both a connect and a read end in runtime_pollWait).
 var rules = []rule{
 	{where: Idle, worker: true, frames: []pattern{worker, awaitTask}},
-	{where: PermitWait, worker: true, frames: []pattern{worker, acquire, semaphore}},
+	{where: PermitWait, worker: true, frames: []pattern{worker, acquire, weighted}},
 	// A worker in a connect or a write has sent nothing that the upstream could
 	// answer: "other", and the group's frame says which.
 	{where: Other, worker: true, frames: []pattern{worker, outboundDo, connect}},
@@ -102,7 +102,7 @@ var rules = []rule{
 // for. The nearest frame above them is the telling one.
 var plumbing = pattern{
 	"runtime.*", "runtime/*", "internal/*", "syscall.*", "os.(*File).*",
-	"sync.*", "sync/*", "time.*", "context.*", "io.*", "bufio.*", "net.*", "crypto/tls.*",
+	"sync.*", "sync/*", "time.*", "context.*", "io.*", "bufio.*", "bytes.*", "net.*", "crypto/tls.*",
 	"golang.org/x/sync/*", "golang.org/x/sys/*",
 	// pgx reads through these; their callers name the query or the connection.
 	"github.com/jackc/pgx/v5/pgproto3.*", "github.com/jackc/pgx/v5/pgconn/internal/*", "github.com/jackc/pgx/v5/internal/*",

@@ -140,7 +140,7 @@ func TestDiff(t *testing.T) {
 }
 
 func BenchmarkSummarize(b *testing.B) {
-	text := exhausted(10_000, 90_000)
+	text := exhausted(80_000, 20_000)
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
