@@ -26,7 +26,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -198,6 +197,12 @@ func (l *Launcher) Start(ctx context.Context, spec Spec) (*Child, error) {
 
 // start forks and execs on the calling thread.
 func start(spec Spec) (*Child, error) {
+	// The kernel's answer does not say whether program or folder is missing.
+	if spec.Dir != "" {
+		if _, err := os.Stat(spec.Dir); err != nil {
+			return nil, fmt.Errorf("start %s: working folder: %w", spec.Name, err)
+		}
+	}
 	log, err := os.OpenFile(spec.LogPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: open its log: %w", spec.Name, err)
@@ -232,14 +237,11 @@ func start(spec Spec) (*Child, error) {
 	return c, nil
 }
 
-// startCause takes the "fork/exec PATH:" off an error, which names the program
-// even where it is the working folder that is missing.
+// startCause takes the "fork/exec PATH:" off an error whose text has the path
+// already.
 func startCause(err error) error {
 	var pathErr *os.PathError
 	if errors.As(err, &pathErr) {
-		if filepath.IsAbs(pathErr.Path) && pathErr.Op == "chdir" {
-			return fmt.Errorf("working folder %s: %w", pathErr.Path, pathErr.Err)
-		}
 		return pathErr.Err
 	}
 	return err
