@@ -149,7 +149,10 @@ func (s *Server) Close(ctx context.Context) error {
 			return
 		}
 		stopErr := s.child.Stop(ctx, closeGrace)
-		s.closeErr = errors.Join(stopErr, s.folder.Remove(context.WithoutCancel(ctx)))
+		// Remove ends whatever Stop could not.
+		if s.closeErr = s.folder.Remove(context.WithoutCancel(ctx)); s.closeErr == nil {
+			s.closeErr = stopErr
+		}
 	})
 	return s.closeErr
 }

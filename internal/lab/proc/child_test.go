@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -237,18 +236,6 @@ func pidIn(t *testing.T, c *Child) (pid int) {
 	}
 	t.Fatalf("no pid in %q", c.LastLog(10))
 	return 0
-}
-
-func TestWhatAChildLeavesBehindIsEnded(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		return // elsewhere nothing is promised: see awaitExit
-	}
-	c := begin(t, launcher(t), Spec{Name: "script", Path: "/bin/sh", Announces: true, Args: []string{"-c", "sleep 300 & echo $!"}})
-	<-c.Done()
-	if c.Err() != nil {
-		t.Errorf("error %v", c.Err())
-	}
-	eventually(t, "the grandchild is gone", gone(pidIn(t, c)))
 }
 
 func TestLastLog(t *testing.T) {

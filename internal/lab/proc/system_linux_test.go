@@ -41,6 +41,15 @@ func TestDeathSignalFollowsTheLauncher(t *testing.T) {
 	}
 }
 
+func TestWhatAChildLeavesBehindIsEnded(t *testing.T) {
+	c := begin(t, launcher(t), Spec{Name: "script", Path: "/bin/sh", Announces: true, Args: []string{"-c", "sleep 300 & echo $!"}})
+	<-c.Done()
+	if c.Err() != nil {
+		t.Errorf("error %v", c.Err())
+	}
+	eventually(t, "the grandchild is gone", gone(pidIn(t, c)))
+}
+
 func TestUsage(t *testing.T) {
 	c := shell(t, launcher(t), "while :; do :; done")
 	var last Usage
