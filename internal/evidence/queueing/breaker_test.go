@@ -18,7 +18,7 @@ func TestBreakerFollowsGobreaker(t *testing.T) {
 		errExcluded = errors.New("excluded")
 	)
 	rapid.Check(t, func(t *rapid.T) {
-		threshold := rapid.IntRange(1, 6).Draw(t, "threshold")
+		threshold := rapid.IntRange(1, 3).Draw(t, "threshold")
 		openFor := time.Duration(rapid.IntRange(1, 20).Draw(t, "open for")) * time.Millisecond
 		type step struct {
 			Wait time.Duration
@@ -32,7 +32,7 @@ func TestBreakerFollowsGobreaker(t *testing.T) {
 				End:  rapid.IntRange(-1, 3).Draw(t, "end"),
 				Err:  rapid.SampledFrom([]error{errFailed, errFailed, errExcluded, nil}).Draw(t, "err"),
 			}
-		}), 1, 200).Draw(t, "steps")
+		}), 100, 300).Draw(t, "steps")
 
 		rapid.SyncTest(t, func(t *rapid.T) {
 			real := gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
@@ -80,6 +80,27 @@ func TestBreakerFollowsGobreaker(t *testing.T) {
 			}
 		})
 	})
+}
+
+// An excluded result says nothing of the upstream: it must give the probe's
+// place back, or the breaker would stay half-open for ever.
+func TestExcludedProbeGivesItsPlaceBack(t *testing.T) {
+	b := breaker{threshold: 1, openFor: 10}
+	generation, _ := b.admit(0)
+	b.report(0, generation, failed)
+	probe, ok := b.admit(11)
+	if _, second := b.admit(11); !ok || second {
+		t.Fatalf("half-open let by the first: %v, the second: %v; want one", ok, second)
+	}
+	b.report(12, probe, excluded)
+	probe, ok = b.admit(12)
+	if !ok {
+		t.Fatal("no probe after an excluded one")
+	}
+	b.report(13, probe, succeeded)
+	if b.state != closed {
+		t.Errorf("state %d after a good probe, want closed", b.state)
+	}
 }
 
 func TestNoBreakerAdmitsAll(t *testing.T) {

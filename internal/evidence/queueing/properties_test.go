@@ -29,7 +29,9 @@ func anyConfig() *rapid.Generator[Config] {
 		}
 		if rapid.Bool().Draw(t, "has bulkhead") {
 			p.Permits = rapid.IntRange(1, 8).Draw(t, "permits")
-			p.PermitWait = seconds(t, "permit wait", 0, 1)
+			if rapid.Bool().Draw(t, "has permit wait") {
+				p.PermitWait = seconds(t, "permit wait", 0.01, 1)
+			}
 		}
 		if rapid.Bool().Draw(t, "has breaker") {
 			p.BreakerFailures = rapid.IntRange(1, 5).Draw(t, "failures")
@@ -42,11 +44,11 @@ func anyConfig() *rapid.Generator[Config] {
 		}
 		cfg := Config{
 			Streams: []Stream{
-				{Name: "fast", Rate: rate.Rate(rapid.Float64Range(1, 40).Draw(t, "fast rate")), Timeout: seconds(t, "fast timeout", 0.1, 10)},
-				{Name: "upstream", Rate: rate.Rate(rapid.Float64Range(1, 40).Draw(t, "upstream rate")), Timeout: seconds(t, "upstream timeout", 0.1, 10),
+				{Name: "fast", Rate: rate.Rate(rapid.Float64Range(5, 40).Draw(t, "fast rate")), Timeout: seconds(t, "fast timeout", 0.1, 10)},
+				{Name: "upstream", Rate: rate.Rate(rapid.Float64Range(5, 40).Draw(t, "upstream rate")), Timeout: seconds(t, "upstream timeout", 0.1, 10),
 					CallsUpstream: true, Poisson: rapid.Bool().Draw(t, "poisson"), Workers: rapid.IntRange(0, 40).Draw(t, "workers")},
 			},
-			Duration:     seconds(t, "duration", 0.5, 10),
+			Duration:     seconds(t, "duration", 3, 10),
 			GracefulStop: seconds(t, "graceful stop", -1, 5),
 			Profile:      p,
 			PoolMin:      rapid.IntRange(0, 3).Draw(t, "pool min"),
@@ -99,6 +101,8 @@ func TestBoundsHoldAtEveryEvent(t *testing.T) {
 				t.Fatalf("at %v %d of %d permits are held by %d calls", s.now, s.held, p.Permits, n[calling])
 			case n[permitWaiting] > 0 && s.held < p.Permits:
 				t.Fatalf("at %v %d requests wait for a permit while %d of %d are held", s.now, n[permitWaiting], s.held, p.Permits)
+			case n[permitWaiting] > 0 && p.PermitWait == 0:
+				t.Fatalf("at %v %d requests wait for a permit, though none may wait", s.now, n[permitWaiting])
 			case p.MaxQueue > 0 && n[queued] > p.MaxQueue:
 				t.Fatalf("at %v %d requests are in a queue of %d", s.now, n[queued], p.MaxQueue)
 			}
@@ -239,6 +243,70 @@ func TestCalendarKeepsOrder(t *testing.T) {
 			last = e
 		}
 	})
+}
+
+// Of what happens at one instant, that which a pause has put off longest comes
+// first; then the arrivals, by stream.
+func TestOrderWithinAnInstant(t *testing.T) {
+	var c calendar
+	want := []event{
+		{at: 9, due: 1, kind: callEnded}, {at: 9, due: 2, kind: permitExpired},
+		{at: 9, due: 9, rank: -2, kind: arrival}, {at: 9, due: 9, rank: -1, kind: arrival},
+		{at: 9, due: 9, kind: received, id: 1}, {at: 9, due: 9, kind: received, id: 2},
+	}
+	for _, i := range []int{4, 3, 1, 5, 2, 0} {
+		c.push(want[i])
+	}
+	for i := range want {
+		got := c.pop()
+		got.seq = 0
+		if got != want[i] {
+			t.Errorf("event %d is %+v, want %+v", i, got, want[i])
+		}
+	}
+}
+
+func TestReversedTies(t *testing.T) {
+	cfg := Config{
+		Streams: []Stream{{Name: "a", Rate: 10, Timeout: time.Second}, {Name: "b", Rate: 10, Timeout: time.Second}},
+		PoolMax: 1, Duration: time.Second, GracefulStop: WaitForAll, Delay: Constant(0),
+	}.withDefaults()
+	for reversed, want := range map[bool][]int32{false: {0, 1, 0, 1}, true: {1, 0, 1, 0}} {
+		cond := nominal(&cfg)
+		cond.reverseTies = reversed
+		s := newSimulation(&cfg, cond)
+		for s.step() {
+		}
+		var got []int32
+		for _, r := range s.requests[:4] {
+			got = append(got, r.stream)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("reversed %v: streams in the order of arrival (-want +got):\n%s", reversed, diff)
+		}
+	}
+}
+
+func TestNearestRank(t *testing.T) {
+	tests := []struct {
+		n    int
+		q    float64
+		want time.Duration // the values are 1, 2, ... n
+	}{
+		{0, 0.5, 0}, {1, 0, 1}, {1, 0.5, 1}, {1, 1, 1},
+		{4, 0.5, 2}, {5, 0.5, 3}, {4, 0.51, 3}, {4, 1, 4},
+		{600, 0.5, 300}, {1200, 0.95, 1140}, {100, 0.07, 7},
+	}
+	for _, tt := range tests {
+		var l ledger
+		for i := tt.n; i > 0; i-- {
+			l.responses = append(l.responses, time.Duration(i))
+		}
+		l.close()
+		if got := l.percentile(tt.q); got != tt.want {
+			t.Errorf("percentile %v of %d values is number %d, want %d", tt.q, tt.n, got, tt.want)
+		}
+	}
 }
 
 func TestPausesPutOffWhatFallsIntoThem(t *testing.T) {

@@ -218,6 +218,15 @@ func TestGracefulStop(t *testing.T) {
 	}
 }
 
+// When the generator stops, at t = 85 s, it closes its connections, and a victim
+// that looks then skips all that is queued: it is idle when the calls that began
+// at t = 60 to 70 s end.
+func TestGracefulStopIsSeenByAVictimThatLooks(t *testing.T) {
+	cfg := exhaustion(t, "cancel", 1)
+	cfg.GracefulStop = 25 * time.Second
+	expect(t, predict(t, cfg), map[string]want{"recovery.seconds": about(40, 0.5)})
+}
+
 // With 100 workers of the generator the first 100 calls hold them all until
 // they are answered after 30 s; the next 100 until the window ends.
 func TestDropsAreExact(t *testing.T) {

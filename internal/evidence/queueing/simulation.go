@@ -311,12 +311,9 @@ func (s *simulation) release() {
 // work has a worker take up a request. It reports false if the worker is free
 // again at once.
 func (s *simulation) work(id int32, r *request) (holds bool) {
-	if r.gone <= s.now {
-		s.tally.abandoned++
-		if s.cfg.Profile.SkipAbandoned {
-			r.stage = finished
-			return false
-		}
+	if s.cfg.Profile.SkipAbandoned && r.gone <= s.now {
+		r.stage = finished
+		return false
 	}
 	if !s.cfg.Streams[r.stream].CallsUpstream {
 		r.stage, r.result = serving, answer{status: http.StatusOK}

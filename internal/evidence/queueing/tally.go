@@ -14,7 +14,6 @@ type tally struct {
 	maxQueued  int
 	maxWorkers int
 	maxPermits int
-	abandoned  int
 	idleSince  time.Duration // scenario time; the start if it was never busy
 	stuck      bool          // workers are held for ever
 }
