@@ -96,6 +96,7 @@ func parse(args []string, w io.Writer) (cfg upstream.Config, version bool, err e
 	fs.StringVar((*string)(&cfg.Behaviour.Fault), "fault", "", "what befalls requests: "+strings.Join(upstream.FaultNames(), ", ")+"; empty is none")
 	fs.Float64Var(&cfg.Behaviour.FaultRate, "fault-rate", 1, "the `share` of requests that the fault befalls, above 0 to 1")
 	fs.IntVar(&cfg.Behaviour.BodyBytes, "body-bytes", 0, "`bytes` to which a good answer's body is padded")
+	fs.Float64Var(&cfg.Scale, "scale", 1, "`factor` on every delay, above 0 to 1")
 	fs.Uint64Var(&cfg.Seed, "seed", 1, "`seed` of the delays and faults that are drawn")
 	fs.BoolVar(&version, "version", false, "print the version and exit")
 	fs.String("config", "", "`file` of settings, a flag name and its value a line")

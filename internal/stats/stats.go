@@ -59,3 +59,14 @@ func tooFew(n int) string {
 	}
 	return fmt.Sprintf("too few values: %d, at least %d are needed", n, MinRuns)
 }
+
+// Quantile is the nearest-rank quantile of sorted values: the smallest value
+// that at least the share q of them does not exceed. It is what HdrHistogram
+// reports, without its buckets. NaN if there are no values.
+func Quantile(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	rank := int(math.Ceil(q * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}

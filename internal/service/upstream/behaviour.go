@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"chokepoint/internal/adminapi"
+	"chokepoint/internal/delay"
 )
 
 // MaxBodyBytes is the largest body that a good answer can be given.
@@ -29,7 +30,7 @@ var (
 // behaviour is an adminapi.Behaviour that was found valid, ready to be used.
 type behaviour struct {
 	adminapi.Behaviour
-	delay Delay
+	delay delay.Delay
 	body  []byte
 }
 
@@ -39,7 +40,7 @@ func parseBehaviour(b adminapi.Behaviour) (*behaviour, error) {
 	if b.Delay == "" {
 		return nil, fmt.Errorf("delay is missing; write 0s for none (a behaviour is replaced as a whole)")
 	}
-	delay, err := ParseDelay(b.Delay)
+	drawn, err := delay.Parse(b.Delay)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func parseBehaviour(b adminapi.Behaviour) (*behaviour, error) {
 	case b.FaultRate == 0:
 		return nil, fmt.Errorf("fault %q with fault rate 0 would do nothing; give a rate above 0, up to 1", b.Fault)
 	}
-	return &behaviour{Behaviour: b, delay: delay, body: padded(answerBody, b.BodyBytes)}, nil
+	return &behaviour{Behaviour: b, delay: drawn, body: padded(answerBody, b.BodyBytes)}, nil
 }
 
 // FaultNames lists every fault, those of requests first.
@@ -85,21 +86,22 @@ func padded(doc string, size int) []byte {
 type draws struct {
 	mu            sync.Mutex
 	delay, faults *rand.Rand
+	scale         float64 // on every delay
 }
 
-func newDraws(seed uint64) *draws {
-	return &draws{delay: rand.New(rand.NewPCG(seed, 1)), faults: rand.New(rand.NewPCG(seed, 2))}
+func newDraws(seed uint64, scale float64) *draws {
+	return &draws{delay: rand.New(rand.NewPCG(seed, 1)), faults: rand.New(rand.NewPCG(seed, 2)), scale: scale}
 }
 
 // next draws what befalls the next request under b.
 func (d *draws) next(b *behaviour) (time.Duration, adminapi.Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delay := b.delay.Sample(d.delay)
+	took := time.Duration(float64(b.delay.Sample(d.delay)) * d.scale)
 	// Drawn for every request, fault or none, for the same reason as above.
 	coin := d.faults.Float64()
 	if b.onConnections() || coin >= b.FaultRate {
-		return delay, adminapi.FaultNone
+		return took, adminapi.FaultNone
 	}
-	return delay, b.Fault
+	return took, b.Fault
 }

@@ -231,4 +231,3 @@ func TestClientGone(t *testing.T) {
 		checkStats(t, s, adminapi.StubStats{Connections: 1, ClientGone: 1, Received: map[string]int{adminapi.PhaseLoad: 1}})
 	}
 }
-

@@ -44,6 +44,8 @@ type Config struct {
 	// Seed makes the draws of delays and faults repeatable: the same seed gives
 	// the same sequence, in the order in which requests arrive.
 	Seed uint64
+	// Scale is a factor on every delay that is drawn. Default: 1.
+	Scale float64
 	// Logger gets the few things worth saying. Default: nobody.
 	Logger *slog.Logger
 }
@@ -59,6 +61,9 @@ func (c Config) WithDefaults() Config {
 	if c.Behaviour.Delay == "" {
 		c.Behaviour.Delay = "0s"
 	}
+	if c.Scale == 0 {
+		c.Scale = 1
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -67,6 +72,9 @@ func (c Config) WithDefaults() Config {
 
 // Validate refuses a behaviour that cannot be had. It reads a delay file.
 func (c Config) Validate() error {
+	if !(c.Scale >= 0 && c.Scale <= 1) {
+		return fmt.Errorf("scale %v: must be above 0, up to 1", c.Scale)
+	}
 	_, err := parseBehaviour(c.Behaviour)
 	return err
 }
@@ -101,7 +109,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{
 		log:      cfg.Logger,
 		counts:   newCounts(),
-		draws:    newDraws(cfg.Seed),
+		draws:    newDraws(cfg.Seed, cfg.Scale),
 		stopping: make(chan struct{}),
 		port:     newPort(cfg.Listen),
 		conns:    map[*conn]struct{}{},

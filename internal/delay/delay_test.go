@@ -1,4 +1,4 @@
-package upstream
+package delay
 
 import (
 	"math"
@@ -24,7 +24,7 @@ func writeFile(t *testing.T, text string) string {
 
 func samples(t *testing.T, text string, n int) []time.Duration {
 	t.Helper()
-	d, err := ParseDelay(text)
+	d, err := Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func distinct(drawn []time.Duration) []time.Duration {
 	return slices.Compact(slices.Sorted(slices.Values(drawn)))
 }
 
-func TestParseDelay(t *testing.T) {
+func TestParse(t *testing.T) {
 	file := writeFile(t, "# measured last week\n\n 80ms \n1.5s\r\n")
 	tests := []struct {
 		text string
@@ -50,7 +50,7 @@ func TestParseDelay(t *testing.T) {
 		{"0s", []time.Duration{0}},
 		{"0", []time.Duration{0}},
 		{"30s", []time.Duration{30 * time.Second}},
-		{"24h", []time.Duration{MaxDelay}},
+		{"24h", []time.Duration{Max}},
 		{"uniform:5ms..5ms", []time.Duration{5 * time.Millisecond}},
 		{"uniform:0s..2ns", []time.Duration{0, 1, 2}}, // both ends included
 		{"lognormal:p50=80ms,p99=80ms", []time.Duration{80 * time.Millisecond}},
@@ -67,14 +67,14 @@ func TestParseDelay(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got, near); diff != "" {
 				t.Errorf("draws (-want +got):\n%s", diff)
 			}
-			if d, _ := ParseDelay(tt.text); d.String() != tt.text {
+			if d, _ := Parse(tt.text); d.String() != tt.text {
 				t.Errorf("String() = %q, want %q", d, tt.text)
 			}
 		})
 	}
 }
 
-func TestParseDelayErrors(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "absent")
 	tests := []struct{ text, want string }{
 		{"", "not a duration; write it with a unit"},
@@ -99,20 +99,20 @@ func TestParseDelayErrors(t *testing.T) {
 		{"file:" + writeFile(t, "\n# nothing\n"), "holds no duration"},
 		{"file:" + writeFile(t, "1s\n\nsoon\n"), `line 3: "soon" is not a duration`},
 		{"file:" + writeFile(t, strings.Repeat("x", 1<<17)), "not a list of durations"},
-		{"file:" + writeFile(t, strings.Repeat("1s\n", maxDelayFileLines+1)), "line 1000001: more than 1000000 durations"},
-		{"file:" + writeFile(t, strings.Repeat("\n", maxDelayFileBytes+1)), "16777217 bytes; at most 16777216 are read"},
+		{"file:" + writeFile(t, strings.Repeat("1s\n", maxFileLines+1)), "line 1000001: more than 1000000 durations"},
+		{"file:" + writeFile(t, strings.Repeat("\n", maxFileBytes+1)), "16777217 bytes; at most 16777216 are read"},
 	}
 	for _, tt := range tests {
-		_, err := ParseDelay(tt.text)
+		_, err := Parse(tt.text)
 		if err == nil {
-			t.Errorf("ParseDelay(%q) succeeded, want an error with %q", tt.text, tt.want)
+			t.Errorf("Parse(%q) succeeded, want an error with %q", tt.text, tt.want)
 			continue
 		}
 		if !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "delay ") {
-			t.Errorf("ParseDelay(%q): %v, want %q", tt.text, err, tt.want)
+			t.Errorf("Parse(%q): %v, want %q", tt.text, err, tt.want)
 		}
 		if strings.Contains(err.Error(), "\n") {
-			t.Errorf("ParseDelay(%q): the error has more than one line: %v", tt.text, err)
+			t.Errorf("Parse(%q): the error has more than one line: %v", tt.text, err)
 		}
 	}
 }
@@ -159,8 +159,8 @@ func TestLogNormalQuantiles(t *testing.T) {
 
 func TestLogNormalTailIsCut(t *testing.T) {
 	drawn := samples(t, "lognormal:p50=1ns,p99=24h", 100_000)
-	if longest := slices.Max(drawn); longest != MaxDelay {
-		t.Errorf("longest of 100,000 draws is %v, want it cut to %v", longest, MaxDelay)
+	if longest := slices.Max(drawn); longest != Max {
+		t.Errorf("longest of 100,000 draws is %v, want it cut to %v", longest, Max)
 	}
 	if shortest := slices.Min(drawn); shortest < 0 {
 		t.Errorf("shortest draw is %v", shortest)
@@ -177,66 +177,29 @@ func checkBinomial(t *testing.T, got, n int, p float64, format string, args ...a
 	}
 }
 
-func TestDrawsAreSeeded(t *testing.T) {
-	b := mustParse(t, behaviourOf("uniform:0s..1h", "error", 0.5))
-	type draw struct {
-		Delay time.Duration
-		Fault string
-	}
-	sequence := func(seed uint64) []draw {
-		d := newDraws(seed)
-		var s []draw
-		for range 20 {
-			delay, fault := d.next(b)
-			s = append(s, draw{delay, string(fault)})
-		}
-		return s
-	}
-	if diff := cmp.Diff(sequence(1), sequence(1)); diff != "" {
-		t.Errorf("the same seed gave another sequence:\n%s", diff)
-	}
-	if cmp.Equal(sequence(1), sequence(2)) {
-		t.Error("two seeds gave the same sequence")
+func TestMedianOfAConstantIsTheConstant(t *testing.T) {
+	d, err := Parse("30s")
+	if err != nil || d.Median() != 30*time.Second {
+		t.Errorf("median %v, %v; want 30s", d.Median(), err)
 	}
 }
 
-// TestFaultRateLeavesDelaysAlone: the delays of a seed do not depend on which
-// requests a fault befalls.
-func TestFaultRateLeavesDelaysAlone(t *testing.T) {
-	const n = 10_000
-	without, with := newDraws(3), newDraws(3)
-	quiet := mustParse(t, behaviourOf("uniform:0s..1h", "", 0))
-	faulty := mustParse(t, behaviourOf("uniform:0s..1h", "reset", 0.3))
-	faults := 0
-	for i := range n {
-		a, _ := without.next(quiet)
-		b, fault := with.next(faulty)
-		if a != b {
-			t.Fatalf("draw %d: %v without faults, %v with", i, a, b)
-		}
-		if fault != "" {
-			faults++
-		}
-	}
-	checkBinomial(t, faults, n, 0.3, "faults")
-}
-
-func FuzzParseDelay(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, s := range []string{"30s", "uniform:10ms..50ms", "lognormal:p50=80ms,p99=400ms", "file:testdata", "file:/dev/zero", "uniform:..", "lognormal:p50", "::"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		d, err := ParseDelay(s)
+		d, err := Parse(s)
 		if err != nil {
 			return
 		}
 		r := rand.New(rand.NewPCG(1, 1))
 		for range 10 {
-			if drawn := d.Sample(r); drawn < 0 || drawn > MaxDelay {
-				t.Fatalf("%q drew %v, outside [0, %v]", s, drawn, MaxDelay)
+			if drawn := d.Sample(r); drawn < 0 || drawn > Max {
+				t.Fatalf("%q drew %v, outside [0, %v]", s, drawn, Max)
 			}
 		}
-		again, err := ParseDelay(d.String())
+		again, err := Parse(d.String())
 		if err != nil || again.String() != d.String() {
 			t.Fatalf("%q prints as %q, which reads as %q, %v", s, d, again, err)
 		}

@@ -1,4 +1,8 @@
-package upstream
+// Package delay is the one spelling of a distribution of delays: "30s",
+// "uniform:10ms..50ms", "lognormal:p50=80ms,p99=400ms" or "file:PATH". The stub
+// draws from it and the model predicts with it. It parses and draws; it does not
+// wait.
+package delay
 
 import (
 	"bufio"
@@ -7,18 +11,19 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
 
-// MaxDelay is the longest delay that can be asked for. A log-normal draw beyond
+// Max is the longest delay that can be asked for. A log-normal draw beyond
 // it is cut to it.
-const MaxDelay = 24 * time.Hour
+const Max = 24 * time.Hour
 
 // Limits of a delay file.
 const (
-	maxDelayFileBytes = 16 << 20
-	maxDelayFileLines = 1_000_000
+	maxFileBytes = 16 << 20
+	maxFileLines = 1_000_000
 )
 
 // z99 is the 0.99 quantile of the standard normal distribution.
@@ -30,7 +35,7 @@ type Delay struct {
 	sample func(*rand.Rand) time.Duration
 }
 
-// Sample draws one delay, in [0, MaxDelay]. A constant draws nothing from r.
+// Sample draws one delay, in [0, Max]. A constant draws nothing from r.
 func (d Delay) Sample(r *rand.Rand) time.Duration {
 	if d.sample == nil {
 		return 0
@@ -38,7 +43,19 @@ func (d Delay) Sample(r *rand.Rand) time.Duration {
 	return d.sample(r)
 }
 
-// String is the text that ParseDelay read.
+// Median is the middle of 1,001 draws, the same ones every time; for a constant
+// it is that.
+func (d Delay) Median() time.Duration {
+	r := rand.New(rand.NewPCG(1, 1))
+	drawn := make([]time.Duration, 1001)
+	for i := range drawn {
+		drawn[i] = d.Sample(r)
+	}
+	slices.Sort(drawn)
+	return drawn[len(drawn)/2]
+}
+
+// String is the text that Parse read.
 func (d Delay) String() string {
 	if d.sample == nil {
 		return "0s"
@@ -46,7 +63,7 @@ func (d Delay) String() string {
 	return d.text
 }
 
-// ParseDelay reads a distribution:
+// Parse reads a distribution:
 //
 //	30s                          constant
 //	uniform:10ms..50ms           uniform in [10ms, 50ms], both ends included
@@ -61,7 +78,7 @@ func (d Delay) String() string {
 //
 // The file is read whole, here: later changes to it have no effect. It must be
 // a regular file of at most 16 MiB and a million durations.
-func ParseDelay(s string) (Delay, error) {
+func Parse(s string) (Delay, error) {
 	kind, rest, tagged := strings.Cut(s, ":")
 	if !tagged {
 		d, err := parseDuration(s)
@@ -78,7 +95,7 @@ func ParseDelay(s string) (Delay, error) {
 	case "lognormal":
 		sample, err = parseLogNormal(rest)
 	case "file":
-		sample, err = parseDelayFile(rest)
+		sample, err = parseFile(rest)
 	default:
 		err = fmt.Errorf("unknown distribution %q; use a duration, uniform:, lognormal: or file:", kind)
 	}
@@ -137,11 +154,11 @@ func parseLogNormal(s string) (func(*rand.Rand) time.Duration, error) {
 	sigma := math.Log(float64(p99)/float64(p50)) / z99
 	return func(r *rand.Rand) time.Duration {
 		// Compared as floats: a far tail would overflow the conversion.
-		return time.Duration(min(math.Exp(mu+sigma*r.NormFloat64()), float64(MaxDelay)))
+		return time.Duration(min(math.Exp(mu+sigma*r.NormFloat64()), float64(Max)))
 	}, nil
 }
 
-func parseDelayFile(path string) (func(*rand.Rand) time.Duration, error) {
+func parseFile(path string) (func(*rand.Rand) time.Duration, error) {
 	// Checked before opening: a pipe would block, a device would never end.
 	info, err := os.Stat(path)
 	if err != nil {
@@ -150,8 +167,8 @@ func parseDelayFile(path string) (func(*rand.Rand) time.Duration, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("not a regular file")
 	}
-	if info.Size() > maxDelayFileBytes {
-		return nil, fmt.Errorf("%d bytes; at most %d are read", info.Size(), maxDelayFileBytes)
+	if info.Size() > maxFileBytes {
+		return nil, fmt.Errorf("%d bytes; at most %d are read", info.Size(), maxFileBytes)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -160,7 +177,7 @@ func parseDelayFile(path string) (func(*rand.Rand) time.Duration, error) {
 	defer f.Close()
 
 	var delays []time.Duration
-	lines := bufio.NewScanner(io.LimitReader(f, maxDelayFileBytes))
+	lines := bufio.NewScanner(io.LimitReader(f, maxFileBytes))
 	for number := 1; lines.Scan(); number++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -170,8 +187,8 @@ func parseDelayFile(path string) (func(*rand.Rand) time.Duration, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
-		if len(delays) == maxDelayFileLines {
-			return nil, fmt.Errorf("line %d: more than %d durations", number, maxDelayFileLines)
+		if len(delays) == maxFileLines {
+			return nil, fmt.Errorf("line %d: more than %d durations", number, maxFileLines)
 		}
 		delays = append(delays, d)
 	}
@@ -191,8 +208,8 @@ func parseDuration(s string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is not a duration; write it with a unit, such as 80ms or 30s", s)
 	case d < 0:
 		return 0, fmt.Errorf("%v is negative", d)
-	case d > MaxDelay:
-		return 0, fmt.Errorf("%v is above the longest delay, %v", d, MaxDelay)
+	case d > Max:
+		return 0, fmt.Errorf("%v is above the longest delay, %v", d, Max)
 	}
 	return d, nil
 }
