@@ -145,9 +145,18 @@ func TestTolerances(t *testing.T) {
 		{"fixed", 1, "recovery.seconds", 0.25, func(s *result.Summary, v float64) { s.Recovery.Seconds = &v }},
 		{"fixed", 0.05, "recovery.seconds", 5, func(s *result.Summary, v float64) { s.Recovery.Seconds = &v }},
 	}
+	type scenario struct {
+		profile string
+		scale   float64
+	}
+	predictions := map[scenario]Prediction{}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%s/%v/%s", tt.profile, tt.scale, tt.row), func(t *testing.T) {
-			p := predict(t, exhaustion(t, tt.profile, tt.scale))
+			p, done := predictions[scenario{tt.profile, tt.scale}]
+			if !done {
+				p = predict(t, exhaustion(t, tt.profile, tt.scale))
+				predictions[scenario{tt.profile, tt.scale}] = p
+			}
 			r := row(t, Compare(p, asPredicted(p)), tt.row)
 			if math.Abs(r.Tolerance-tt.want) > 0.02*tt.want {
 				t.Errorf("tolerance %v, want %v", r.Tolerance, tt.want)
@@ -210,9 +219,9 @@ func TestNothingAgreesSilently(t *testing.T) {
 			s.Endpoints["fast"] = e
 		}, []string{"fast.failed_ratio"}, ""},
 	}
+	p := predict(t, exhaustion(t, "fixed", 1))
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := predict(t, exhaustion(t, "fixed", 1))
 			s := asPredicted(p)
 			tt.set(&s)
 			got := Compare(p, s)

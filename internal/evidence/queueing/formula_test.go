@@ -33,6 +33,7 @@ func estimate(cfg Config, of func(*tally) float64) (mean, stderr float64) {
 // for an estimate sharp enough (2 % of it) that a wrong model would be seen.
 func agree(t *testing.T, what string, mean, stderr, want float64) {
 	t.Helper()
+	t.Logf("%s %.5g +- %.2g", what, mean, stderr)
 	if stderr > 0.02*want {
 		t.Errorf("%s: the estimate %.5g +- %.2g is too blunt to tell", what, mean, stderr)
 	}
@@ -51,7 +52,7 @@ func TestMeanWaitOfOneWorker(t *testing.T) {
 			Streams: []Stream{{
 				Name: "fast", Poisson: true, Rate: rate.Rate(rho / service.Seconds()), Timeout: time.Hour, Workers: 1 << 20,
 			}},
-			Duration: 300 * time.Second, GracefulStop: WaitForAll,
+			Duration: 200 * time.Second, GracefulStop: WaitForAll,
 			PoolMin: 1, PoolMax: 1,
 			Delay:     Constant(0),
 			Scale:     1,
@@ -86,7 +87,7 @@ func TestTurnedAwayByErlang(t *testing.T) {
 		Streams: []Stream{{
 			Name: "upstream", Poisson: true, Rate: offered, Timeout: time.Hour, Workers: 1 << 20, CallsUpstream: true,
 		}},
-		Duration: 1500 * time.Second, GracefulStop: WaitForAll,
+		Duration: 700 * time.Second, GracefulStop: WaitForAll,
 		PoolMin: 1, PoolMax: 1000,
 		Scale:     1,
 		Overheads: Overheads{Hop: time.Microsecond, Wake: time.Microsecond, Service: time.Microsecond},
