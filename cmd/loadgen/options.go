@@ -39,8 +39,9 @@ type options struct {
 }
 
 // parse reads flags, environment and file, in that order of precedence. Its
-// error is one line.
-func parse(args []string, stderr io.Writer) (options, error) {
+// error is one line; that of a request for help, which goes to help, is
+// flag.ErrHelp.
+func parse(args []string, help io.Writer) (options, error) {
 	var o options
 	var single engine.Endpoint
 	fs := flag.NewFlagSet("loadgen", flag.ContinueOnError)
@@ -73,21 +74,21 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.requests, "requests", "", "write a row for every arrival to this CSV `file`")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	fs.String("config", "", "read flags from this `file`")
-	fs.Usage = func() {
-		fmt.Fprint(stderr, usage)
-		fs.SetOutput(stderr)
-		fs.PrintDefaults()
-	}
+	fs.Usage = func() {} // an error gets one line, not the list of flags
 	err := ff.Parse(fs, args,
 		ff.WithEnvVarPrefix(envPrefix),
 		ff.WithEnvVarSplit("\n"),
 		ff.WithConfigFileFlag("config"),
 		ff.WithConfigFileParser(ff.PlainParser))
 	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(help, usage)
+		fs.SetOutput(help)
+		fs.PrintDefaults()
 		return o, err
 	}
 	if err != nil {
-		return o, errors.New(strings.ReplaceAll(err.Error(), "\n", " ") + "; see loadgen -help")
+		line := strings.TrimPrefix(err.Error(), "error parsing commandline arguments: ")
+		return o, errors.New(strings.ReplaceAll(line, "\n", " ") + "; see loadgen -help")
 	}
 	if o.version {
 		return o, nil

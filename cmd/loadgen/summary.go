@@ -34,7 +34,7 @@ func printSummary(w io.Writer, plan engine.Config, l result.Load) {
 	fmt.Fprintln(counts, "endpoint\tplanned\tscheduled\tdropped\tstarted\tok\thttp error\ttimeout\tconnect error\ttransport error\tinterrupted\tfailed\trate\t")
 	for _, e := range plan.Endpoints {
 		r := l.Endpoints[e.Name]
-		fmt.Fprintf(counts, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f %%\t%.4g/s\t\n",
+		fmt.Fprintf(counts, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f %%\t%.2f/s\t\n",
 			e.Name, r.Planned, r.Scheduled, r.Dropped, r.Started, r.OK, r.HTTPError, r.Timeout,
 			r.ConnectError, r.TransportError, r.Interrupted, 100*r.FailedRatio, r.AchievedRate)
 	}

@@ -67,6 +67,9 @@ type Request struct {
 	Answer   ledger.Answer
 }
 
+// notice is the time between the last preparation and due time 0.
+const notice = 10 * time.Millisecond
+
 // cancelGrace is the longest that a run whose context has ended waits for the
 // answers in flight.
 const cancelGrace = time.Second
@@ -109,16 +112,15 @@ func run(ctx context.Context, c Config, sender Sender, prepare func() wait) (*Re
 		}
 	}
 	ready.Wait()
+	before := usage()
 	// A moment's notice, so that the first arrival is not late already.
-	start = time.Now().Add(time.Millisecond)
+	start = time.Now().Add(notice)
 	if !c.StartAt.IsZero() {
 		// Carry the wall-clock moment over to the monotonic clock.
 		now := time.Now()
 		start = now.Add(c.StartAt.Sub(now))
 	}
 	close(started)
-
-	before := usage()
 	log := newIntervals(c, tallies, start)
 	pace(ctx, c, crews, tallies, start, prepare)
 	for _, crew := range crews {

@@ -210,7 +210,7 @@ func TestLagIsRecordedAndJudged(t *testing.T) {
 		if e.Lag.Min != 7 || e.Lag.Max != 7 || e.Service.P50 != 3 || e.Response.P50 != 10 {
 			t.Errorf("lag %+v, service %+v, response %+v", e.Lag, e.Service, e.Response)
 		}
-		if r.Load.Validity.Valid || !strings.HasPrefix(r.Load.Validity.Reasons[0], "fast: lag p99 is 7.00 ms (limit 5 ms)") {
+		if r.Load.Validity.Valid || !strings.HasPrefix(r.Load.Validity.Reasons[0], "fast: lag p99 is 7.00 ms (limit 5ms)") {
 			t.Errorf("validity %+v", r.Load.Validity)
 		}
 	})
@@ -243,13 +243,14 @@ func TestGracefulStop(t *testing.T) {
 
 func TestCancelAtAnyMomentLeavesABalancedReport(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 50 {
-		at := time.Duration(random.Int64N(int64(50 * time.Second)))
+	for range 25 {
+		at := time.Duration(random.Int64N(int64(20 * time.Second)))
 		t.Run(at.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), at)
 				defer cancel()
 				c := plan(Endpoint{Name: "fast", Rate: 20, Workers: 100}, Endpoint{Name: "upstream", Rate: 7, Timeout: 3 * time.Second})
+				c.Duration = 10 * time.Second
 				c.KeepRequests = true
 				begin := time.Now()
 				// Every seventh answer takes longer than the grace after a cancel.
@@ -266,10 +267,11 @@ func TestCancelAtAnyMomentLeavesABalancedReport(t *testing.T) {
 				if len(r.Requests) != scheduled {
 					t.Errorf("%d records of %d arrivals", len(r.Requests), scheduled)
 				}
-				// All answers are in 35 s after the start at the latest.
-				if early := at < 34*time.Second; early && (!r.StoppedEarly || r.Load.Validity.Valid) {
+				// The last answer of /fast comes after 13 to 15 s.
+				if at < 13*time.Second && (!r.StoppedEarly || r.Load.Validity.Valid) {
 					t.Errorf("stopped early: %v, validity %+v", r.StoppedEarly, r.Load.Validity)
-				} else if at > 36*time.Second && r.StoppedEarly {
+				}
+				if at > 15*time.Second && r.StoppedEarly {
 					t.Error("a run that was over counts as stopped early")
 				}
 			})

@@ -73,8 +73,8 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 		}
 		maxLag := float64(c.MaxLag) / float64(time.Millisecond)
 		warnLag := float64(WarnLag) / float64(time.Millisecond)
-		lateness := fmt.Sprintf("%s: lag p99 is %.2f ms (limit %g ms); the generator used %.2f s of CPU and waited %.0f ms for one",
-			t.name, e.Lag.P99, maxLag, load.Generator.CPUSeconds, load.Generator.RunQueueWaitMS)
+		lateness := fmt.Sprintf("%s: lag p99 is %.2f ms (limit %v); the generator used %.2f s of CPU and waited %.0f ms for one",
+			t.name, e.Lag.P99, c.MaxLag, load.Generator.CPUSeconds, load.Generator.RunQueueWaitMS)
 		switch {
 		case e.Lag.P99 > maxLag:
 			invalid("%s", lateness)

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"chokepoint/internal/load/latency"
+	"chokepoint/internal/result"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"loadgen": main})
+}
+
+// TestScripts runs the command lines in testdata/script. URL is a server that
+// answers, with 503 under /busy; NEXT is a moment some seconds away.
+func TestScripts(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/busy" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			io.WriteString(w, `{"error":"overloaded"}`)
+		}
+	}))
+	// The scripts run in parallel, after this function has returned.
+	t.Cleanup(server.Close)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("URL", server.URL)
+			env.Setenv("NEXT", time.Now().Add(5*time.Second).Format(time.RFC3339Nano))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "empty": empty},
+	})
+}
+
+// exits CODE COMMAND... runs COMMAND and checks its exit code. A failure or a
+// usage error must say so in exactly one line of stderr and nothing on stdout.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := "0"
+	if exit, ok := err.(*exec.ExitError); ok {
+		code = strconv.Itoa(exit.ExitCode())
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if code != args[0] {
+		ts.Fatalf("exit code %s, want %s", code, args[0])
+	}
+	if code != strconv.Itoa(exitFailure) && code != strconv.Itoa(exitUsage) {
+		return
+	}
+	if lines := strings.Count(ts.ReadFile("stderr"), "\n"); lines != 1 {
+		ts.Fatalf("%d lines on stderr, want 1", lines)
+	}
+	if out := ts.ReadFile("stdout"); out != "" {
+		ts.Fatalf("stdout is not empty: %q", out)
+	}
+}
+
+// empty FOLDER checks that nothing is in a folder, hidden files included.
+func empty(ts *testscript.TestScript, neg bool, args []string) {
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	for _, e := range entries {
+		ts.Fatalf("%s was left behind", e.Name())
+	}
+}
+
+func TestOutputsAgree(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	var seen atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.Add(1)
+		if r.URL.Path == "/busy" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			io.WriteString(w, `{"error":"overloaded"}`)
+		}
+	}))
+	defer server.Close()
+	dir := t.TempDir()
+	jsonFile, hlog, rows := filepath.Join(dir, "load.json"), filepath.Join(dir, "load.hlog"), filepath.Join(dir, "requests.csv")
+	var stdout, stderr bytes.Buffer
+	// A limit on lag that a crowded machine cannot exceed.
+	code := run(t.Context(), []string{"-duration", "500ms", "-max-lag", "1h", "--phase=baseline",
+		"-endpoint", "name=fast,url=" + server.URL + "/fast,rate=100/s",
+		"-endpoint", "name=busy,url=" + server.URL + "/busy,rate=3000/m,timeout=30s,workers=20,method=PUT",
+		"-json", jsonFile, "-hlog", hlog, "-requests", rows}, &stdout, &stderr)
+	if code != exitDone || stderr.Len() > 0 || !strings.HasPrefix(stdout.String(), "valid\n") {
+		t.Fatalf("exit code %d, stdout\n%s\nstderr\n%s", code, &stdout, &stderr)
+	}
+
+	l, err := result.ReadLoad(jsonFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fast, busy := l.Endpoints["fast"], l.Endpoints["busy"]
+	if fast.OK != 50 || busy.HTTPError != 25 || busy.ErrorBodies["overloaded"] != 25 || busy.Status["503"] != 25 {
+		t.Errorf("fast %+v, busy %+v", fast, busy)
+	}
+	if busy.Workers != 20 || busy.ClientTimeoutMS != 30_000 || busy.TargetRate != 50 || busy.AchievedRate != 50 || l.Phase != "baseline" || l.WindowS != 0.5 {
+		t.Errorf("settings: phase %s, window %v, busy %+v", l.Phase, l.WindowS, busy)
+	}
+	if seen.Load() != 75 {
+		t.Errorf("the server saw %d requests, want 75", seen.Load())
+	}
+
+	f, err := os.Open(hlog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	log, err := latency.ReadLog(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(log.Series) != 6 || log.Series["busy/response"].Total.Count() != 25 || log.Series["fast/lag"].Total.Count() != 50 {
+		t.Errorf("series %v", log.Series)
+	}
+
+	text, err := os.Open(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer text.Close()
+	table, err := csv.NewReader(text).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(table) != 76 || strings.Join(table[0], ",") != "id,endpoint,due_ns,lag_ns,service_ns,response_ns,outcome,cause,status" {
+		t.Fatalf("%d rows under %v", len(table), table[0])
+	}
+	last := int64(-1)
+	for _, row := range table[1:] {
+		due, err := strconv.ParseInt(row[2], 10, 64)
+		if err != nil || due < last {
+			t.Errorf("row %v is out of due order", row)
+		}
+		last = due
+	}
+}
+
+func TestInterruptLeavesAWholeResult(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cancel() // with this request in flight
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	jsonFile := filepath.Join(t.TempDir(), "load.json")
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, []string{"-rate", "20", "-duration", "1h", "-workers", "10", "-graceful-stop", "100ms", "-json", jsonFile, server.URL}, &stdout, &stderr)
+	if code != exitInterrupted {
+		t.Errorf("exit code %d, want %d; stderr %s", code, exitInterrupted, &stderr)
+	}
+	l, err := result.ReadLoad(jsonFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := l.Endpoints["url"]
+	if e.Planned != 72_000 || e.Scheduled < 1 || e.Interrupted != e.Started || e.Scheduled != e.Started+e.Dropped {
+		t.Errorf("does not balance: %+v", e)
+	}
+	if l.Validity.Valid || !strings.HasPrefix(l.Validity.Reasons[len(l.Validity.Reasons)-1], "stopped early: ") {
+		t.Errorf("validity %+v", l.Validity)
+	}
+}
+
+// hanging starts loadgen as a process against a server that never answers, and
+// returns once a request is in flight.
+func hanging(t *testing.T, args ...string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	arrived := make(chan struct{}, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	cmd := exec.Command("loadgen", append(args, "-rate", "10", "-duration", "1h", "-workers", "100", server.URL)...)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	<-arrived
+	return cmd, bufio.NewReader(stdout)
+}
+
+func TestTheFirstSignalStops(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			jsonFile := filepath.Join(dir, "load.json")
+			cmd, stdout := hanging(t, "-json", jsonFile, "-hlog", filepath.Join(dir, "load.hlog"))
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			first, _ := stdout.ReadString('\n')
+			io.Copy(io.Discard, stdout)
+			cmd.Wait()
+			if cmd.ProcessState.ExitCode() != exitInterrupted || !strings.HasPrefix(first, "INVALID") {
+				t.Errorf("%v, first line %q", cmd.ProcessState, first)
+			}
+			if _, err := result.ReadLoad(jsonFile); err != nil {
+				t.Error(err)
+			}
+			if entries, _ := os.ReadDir(dir); len(entries) != 2 {
+				t.Errorf("files %v, want the result and the log", entries)
+			}
+		})
+	}
+}
+
+func TestTheSecondSignalKills(t *testing.T) {
+	cmd, _ := hanging(t)
+	done := make(chan struct{})
+	go func() { cmd.Wait(); close(done) }()
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		cmd.Process.Signal(syscall.SIGINT)
+		select {
+		case <-done:
+			tick.Stop()
+			if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() {
+				t.Errorf("ended by itself: %v", cmd.ProcessState)
+			}
+			return
+		case <-tick.C:
+		}
+	}
+}
