@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"chokepoint/internal/adminapi"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"upstream": main})
+}
+
+// patience bounds every wait of these tests; nothing is expected to take it.
+const patience = 20 * time.Second
+
+// TestScripts runs the command lines in testdata/script. TAKEN is an address
+// that is in use.
+func TestScripts(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() }) // the scripts run after this function
+	testscript.Run(t, testscript.Params{
+		Dir:      "testdata/script",
+		Deadline: time.Now().Add(3 * patience),
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("TAKEN", taken.Addr().String())
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits CODE COMMAND... runs COMMAND and checks its exit code and, if that is
+// not 0, that it wrote exactly one line to stderr and none to stdout.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := "0"
+	if exit, ok := err.(*exec.ExitError); ok {
+		code = strconv.Itoa(exit.ExitCode())
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if code != args[0] {
+		ts.Fatalf("exit code %s, want %s", code, args[0])
+	}
+	stdout, stderr := ts.ReadFile("stdout"), ts.ReadFile("stderr")
+	if code != "0" && (stdout != "" || strings.Count(stderr, "\n") != 1) {
+		ts.Fatalf("stdout %q and stderr %q, want nothing and one line", stdout, stderr)
+	}
+}
+
+// stub is a stub in a process of its own.
+type stub struct {
+	adminapi.Listening
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdout *bufio.Reader
+	stderr bytes.Buffer
+}
+
+// command is this test binary run as upstream, by way of a shell command that
+// ends in "$0" "$@", if one is given.
+func command(shell string, args ...string) *exec.Cmd {
+	args = append([]string{"-listen=127.0.0.1:0", "-admin=127.0.0.1:0"}, args...)
+	path, err := exec.LookPath("upstream") // testscript.Main put it there
+	if err != nil {
+		panic(err)
+	}
+	if shell == "" {
+		return exec.Command(path, args...)
+	}
+	return exec.Command("sh", append([]string{"-c", shell, path}, args...)...)
+}
+
+func startStub(t *testing.T, cmd *exec.Cmd) *stub {
+	t.Helper()
+	s := &stub{t: t, cmd: cmd}
+	cmd.Stderr = &s.stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	s.stdout = bufio.NewReader(out)
+	line, err := s.stdout.ReadString('\n')
+	if err != nil {
+		t.Fatalf("no line on stdout: %v; stderr %s", err, &s.stderr)
+	}
+	if err := json.Unmarshal([]byte(line), &s.Listening); err != nil || s.Program != "upstream" {
+		t.Fatalf("line %q: %v", line, err)
+	}
+	return s
+}
+
+// stats polls /stats until done.
+func (s *stub) stats(done func(adminapi.StubStats) bool) adminapi.StubStats {
+	s.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		resp, err := http.Get("http://" + s.Admin + adminapi.PathStats)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		var stats adminapi.StubStats
+		err = json.NewDecoder(resp.Body).Decode(&stats)
+		resp.Body.Close()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if done(stats) {
+			return stats
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("stats after %v: %+v", patience, stats)
+		}
+	}
+}
+
+// TestSignalsEndItWhileRequestsWait: 600 requests wait for an hour; the signal
+// ends the process at once, with code 0 and nothing more on stdout.
+func TestSignalsEndItWhileRequestsWait(t *testing.T) {
+	const waiting = 600
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			s := startStub(t, command("", "-delay=1h"))
+			for range waiting {
+				c, err := net.Dial("tcp", s.Public)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				io.WriteString(c, "GET / HTTP/1.1\r\nHost: s\r\n\r\n")
+			}
+			s.stats(func(st adminapi.StubStats) bool { return st.InFlight == waiting })
+			s.cmd.Process.Signal(signal)
+			rest, _ := io.ReadAll(s.stdout)
+			if err := s.cmd.Wait(); err != nil || len(rest) != 0 {
+				t.Errorf("exit %v, want 0; more on stdout: %q; stderr %s", err, rest, &s.stderr)
+			}
+		})
+	}
+}
+
+// TestRaisesSoftFileLimit: a low soft limit does not limit the connections.
+func TestRaisesSoftFileLimit(t *testing.T) {
+	const connections = 200
+	s := startStub(t, command(`ulimit -S -n 64 && exec "$0" "$@"`))
+	for range connections {
+		c, err := net.Dial("tcp", s.Public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	s.stats(func(st adminapi.StubStats) bool { return st.Connections == connections })
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("exit %v; stderr %s", err, &s.stderr)
+	}
+}
+
+// TestInterruptedBeforeItListens is run in this process, since the moment
+// cannot be hit from outside.
+func TestInterruptedBeforeItListens(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, []string{"-listen=127.0.0.1:0", "-admin=127.0.0.1:0"}, &stdout, &stderr)
+	if code != exitInterrupted || stdout.Len() != 0 {
+		t.Errorf("exit code %d, stdout %q, want %d and nothing; stderr %s", code, &stdout, exitInterrupted, &stderr)
+	}
+}
+
+// TestNobodyReadsItsAddress: a stub that cannot say where it listens ends.
+func TestNobodyReadsItsAddress(t *testing.T) {
+	r, w := io.Pipe()
+	r.Close()
+	var stderr bytes.Buffer
+	if code := run(t.Context(), []string{"-listen=127.0.0.1:0", "-admin=127.0.0.1:0"}, w, &stderr); code != exitFailure {
+		t.Errorf("exit code %d, want %d; stderr %s", code, exitFailure, &stderr)
+	}
+	if !strings.Contains(stderr.String(), "cannot say on stdout that it listens") {
+		t.Errorf("stderr %s", &stderr)
+	}
+}
