@@ -20,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 
+	"chokepoint/internal/cli"
 	"chokepoint/internal/service/upstream"
 
 	"github.com/peterbourgon/ff/v3"
@@ -50,14 +51,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "upstream: %s\n", strings.Join(strings.Fields(err.Error()), " "))
 		return code
 	}
-	cfg, version, err := parse(args, stdout)
+	cfg, asked, err := parse(args, stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case err != nil:
 		return fail(exitUsage, fmt.Errorf("%w (upstream -h lists the flags)", err))
-	case version:
+	case asked.version:
 		fmt.Fprintln(stdout, "upstream", buildVersion())
+		return exitOK
+	case asked.healthcheck != "":
+		if err := cli.Healthcheck(ctx, asked.healthcheck); err != nil {
+			return fail(exitFailure, err)
+		}
 		return exitOK
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(stderr, nil))
@@ -83,9 +89,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
+// instead is what a command line asks for instead of a server.
+type instead struct {
+	version     bool
+	healthcheck string // a URL
+}
+
 // parse reads flags over CHOKEPOINT_ variables over the -config file, and
 // refuses what cannot be had. Usage goes to w if it is asked for.
-func parse(args []string, w io.Writer) (cfg upstream.Config, version bool, err error) {
+func parse(args []string, w io.Writer) (cfg upstream.Config, asked instead, err error) {
 	defaults := upstream.Config{}.WithDefaults()
 	fs := flag.NewFlagSet("upstream", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -98,7 +110,8 @@ func parse(args []string, w io.Writer) (cfg upstream.Config, version bool, err e
 	fs.IntVar(&cfg.Behaviour.BodyBytes, "body-bytes", 0, "`bytes` to which a good answer's body is padded")
 	fs.Float64Var(&cfg.Scale, "scale", 1, "`factor` on every delay, above 0 to 1")
 	fs.Uint64Var(&cfg.Seed, "seed", 1, "`seed` of the delays and faults that are drawn")
-	fs.BoolVar(&version, "version", false, "print the version and exit")
+	fs.BoolVar(&asked.version, "version", false, "print the version and exit")
+	fs.StringVar(&asked.healthcheck, "healthcheck", "", cli.HealthcheckUsage)
 	fs.String("config", "", "`file` of settings, a flag name and its value a line")
 	err = ff.Parse(fs, args,
 		ff.WithEnvVarPrefix(envPrefix),
@@ -110,13 +123,13 @@ func parse(args []string, w io.Writer) (cfg upstream.Config, version bool, err e
 		fmt.Fprintln(w)
 		fs.SetOutput(w)
 		fs.PrintDefaults()
-		return cfg, version, err
-	case err != nil || version:
-		return cfg, version, err
+		return cfg, asked, err
+	case err != nil || asked != (instead{}):
+		return cfg, asked, err
 	case fs.NArg() > 0:
-		return cfg, version, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+		return cfg, asked, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	return cfg, version, cfg.Validate()
+	return cfg, asked, cfg.Validate()
 }
 
 func buildVersion() string {

@@ -32,12 +32,17 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	cfg, err := parse(args, stdout)
+	cfg, healthcheck, err := parse(args, stdout)
 	switch {
 	case errors.Is(err, cli.ErrDone):
 		return cli.ExitOK
 	case err != nil:
 		return cli.Fail(stderr, "victim", cli.ExitUsage, fmt.Errorf("%w (victim -h lists the flags)", err))
+	case healthcheck != "":
+		if err := cli.Healthcheck(ctx, healthcheck); err != nil {
+			return cli.Fail(stderr, "victim", cli.ExitFailure, err)
+		}
+		return cli.ExitOK
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(stderr, nil))
 
@@ -61,9 +66,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return cli.ExitOK
 }
 
-func parse(args []string, stdout io.Writer) (victim.Config, error) {
+func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck string, err error) {
 	var (
-		cfg    victim.Config
 		chosen profile.Flags
 		scale  float64
 	)
@@ -79,28 +83,29 @@ func parse(args []string, stdout io.Writer) (victim.Config, error) {
 	fs.IntVar(&cfg.MaxWorkers, "max-workers", 200, "workers at most (its max threads)")
 	fs.IntVar(&cfg.AcceptBacklog, "accept-backlog", 100, "connections that the kernel holds unaccepted (its accept count)")
 	fs.IntVar(&cfg.MaxConnections, "max-connections", 8192, "connections accepted at a time (its max connections)")
-	if err := cli.Parse(fs, args, synopsis, stdout); err != nil {
-		return cfg, err
+	fs.StringVar(&healthcheck, "healthcheck", "", cli.HealthcheckUsage)
+	if err := cli.Parse(fs, args, synopsis, stdout); err != nil || healthcheck != "" {
+		return cfg, healthcheck, err
 	}
 	p, err := chosen.Profile()
 	switch {
 	case err != nil:
-		return cfg, err
+		return cfg, "", err
 	case fs.NArg() > 0:
-		return cfg, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+		return cfg, "", fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case scale < 0.05 || scale > 1:
-		return cfg, fmt.Errorf("-scale %v: want 0.05 to 1", scale)
+		return cfg, "", fmt.Errorf("-scale %v: want 0.05 to 1", scale)
 	case cfg.DatabaseURL == "":
-		return cfg, errors.New("-database-url is required: a PostgreSQL URL such as postgres://user@127.0.0.1:5432/postgres")
+		return cfg, "", errors.New("-database-url is required: a PostgreSQL URL such as postgres://user@127.0.0.1:5432/postgres")
 	case cfg.DatabaseConns < 1:
-		return cfg, fmt.Errorf("-database-conns %d: want at least 1", cfg.DatabaseConns)
+		return cfg, "", fmt.Errorf("-database-conns %d: want at least 1", cfg.DatabaseConns)
 	case cfg.AcceptBacklog < 1:
-		return cfg, fmt.Errorf("-accept-backlog %d: want at least 1", cfg.AcceptBacklog)
+		return cfg, "", fmt.Errorf("-accept-backlog %d: want at least 1", cfg.AcceptBacklog)
 	case cfg.MaxConnections < 1:
-		return cfg, fmt.Errorf("-max-connections %d: want at least 1", cfg.MaxConnections)
+		return cfg, "", fmt.Errorf("-max-connections %d: want at least 1", cfg.MaxConnections)
 	case cfg.MinWorkers < 0 || cfg.MaxWorkers < 1 || cfg.MinWorkers > cfg.MaxWorkers:
-		return cfg, fmt.Errorf("-min-workers %d, -max-workers %d: want 0 <= min <= max and max >= 1", cfg.MinWorkers, cfg.MaxWorkers)
+		return cfg, "", fmt.Errorf("-min-workers %d, -max-workers %d: want 0 <= min <= max and max >= 1", cfg.MinWorkers, cfg.MaxWorkers)
 	}
 	cfg.Profile = p.Scaled(scale)
-	return cfg, nil
+	return cfg, "", nil
 }
