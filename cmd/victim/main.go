@@ -77,7 +77,7 @@ func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck stri
 	fs.StringVar(&cfg.Listen, "listen", "127.0.0.1:8080", "public `address`; port 0 takes a free one")
 	fs.StringVar(&cfg.Admin, "admin", "127.0.0.1:9080", "`address` of the admin listener")
 	fs.StringVar(&cfg.UpstreamURL, "upstream", "http://127.0.0.1:8081/", "`URL` that /upstream calls")
-	fs.StringVar(&cfg.DatabaseURL, "database-url", "", "PostgreSQL `URL` (required)")
+	fs.StringVar(&cfg.DatabaseURL, "database-url", "", "PostgreSQL `URL` (default: $DATABASE_URL; one of them is required)")
 	fs.IntVar(&cfg.DatabaseConns, "database-conns", 10, "connections to PostgreSQL")
 	fs.IntVar(&cfg.MinWorkers, "min-workers", 10, "workers at the start (a servlet container's min-spare threads)")
 	fs.IntVar(&cfg.MaxWorkers, "max-workers", 200, "workers at most (its max threads)")
@@ -86,6 +86,9 @@ func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck stri
 	fs.StringVar(&healthcheck, "healthcheck", "", cli.HealthcheckUsage)
 	if err := cli.Parse(fs, args, synopsis, stdout); err != nil || healthcheck != "" {
 		return cfg, healthcheck, err
+	}
+	if cfg.DatabaseURL == "" {
+		cfg.DatabaseURL = os.Getenv("DATABASE_URL")
 	}
 	p, err := chosen.Profile()
 	switch {
@@ -96,7 +99,7 @@ func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck stri
 	case scale < 0.05 || scale > 1:
 		return cfg, "", fmt.Errorf("-scale %v: want 0.05 to 1", scale)
 	case cfg.DatabaseURL == "":
-		return cfg, "", errors.New("-database-url is required: a PostgreSQL URL such as postgres://user@127.0.0.1:5432/postgres")
+		return cfg, "", errors.New("-database-url or DATABASE_URL is required: a PostgreSQL URL such as postgres://user@127.0.0.1:5432/postgres")
 	case cfg.DatabaseConns < 1:
 		return cfg, "", fmt.Errorf("-database-conns %d: want at least 1", cfg.DatabaseConns)
 	case cfg.AcceptBacklog < 1:

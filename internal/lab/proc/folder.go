@@ -131,6 +131,28 @@ func (f *Folder) Remove(ctx context.Context) error {
 	return nil
 }
 
+// Publish gives the folder its lasting name and takes it out of the reaper's
+// hands: from then on it stays. An existing name is an fs.ErrExist, and the
+// folder stays temporary.
+func (f *Folder) Publish(path string) error {
+	// Rename would replace an empty folder.
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%s: %w", path, fs.ErrExist)
+	}
+	if err := os.Chmod(f.path, 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(f.path, path); err != nil {
+		if errors.Is(err, syscall.ENOTEMPTY) {
+			return fmt.Errorf("%s: %w", path, fs.ErrExist)
+		}
+		return err
+	}
+	f.reaper.forgetFolder(f.path)
+	f.lock.Close()
+	return nil
+}
+
 // clearFolder ends the processes that run from a folder and removes it, again
 // and again until both are gone or the context ends. They get a signal with
 // which they clean up after themselves, and SIGKILL after quitGrace.

@@ -19,6 +19,7 @@ import (
 	"chokepoint/internal/lab/pgserver"
 	"chokepoint/internal/lab/proc"
 	"chokepoint/internal/lab/toxiproxy"
+	"chokepoint/internal/result"
 )
 
 const (
@@ -56,6 +57,9 @@ func StartNative(ctx context.Context, cfg Config, launcher *proc.Launcher) (_ *N
 		}
 	}()
 	if err := w.findPrograms(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(cfg.RunDir, result.LogsDir), 0o755); err != nil {
 		return nil, err
 	}
 	cfg.Progress("finding a PostgreSQL")
@@ -137,16 +141,10 @@ func (w *Native) startVictim(ctx context.Context) error {
 	args := append([]string{
 		"-listen=" + w.cfg.VictimListen, "-admin=" + w.cfg.VictimAdmin, "-upstream=" + w.stubURL,
 	}, w.cfg.VictimArgs...)
-	env := append(os.Environ(), w.victimEnv()...)
-	// The URL may hold a password, and arguments are for everyone to see. The
-	// launcher takes CHOKEPOINT_ variables out of the environment, so this one goes
-	// in through a file that only we and the victim can read.
-	config := filepath.Join(w.cfg.RunDir, ".victim.conf")
-	if err := os.WriteFile(config, []byte("database-url "+w.database.URL()+"\n"), 0o600); err != nil {
-		return err
-	}
-	defer os.Remove(config)
-	args = append(args, "-config="+config)
+	// By environment: the URL may hold a password, and arguments are for everyone
+	// to see.
+	env := append(os.Environ(), "DATABASE_URL="+w.database.URL())
+	env = append(env, w.victimEnv()...)
 	where, err := w.startServer(ctx, "victim", args, env)
 	if err != nil {
 		return err
@@ -181,7 +179,7 @@ func (w *Native) startServer(ctx context.Context, name string, args, env []strin
 }
 
 func (w *Native) logPath(name string) string {
-	return filepath.Join(w.cfg.RunDir, "logs", name+".log")
+	return filepath.Join(w.cfg.RunDir, result.LogsDir, name+".log")
 }
 
 // watch passes on the first death.

@@ -1,0 +1,104 @@
+// Command lab builds the world, makes a service die in it, and writes down why;
+// see internal/lab.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"chokepoint/internal/cli"
+	"chokepoint/internal/lab/pgserver"
+	"chokepoint/internal/lab/proc"
+	"chokepoint/internal/profile"
+)
+
+const usage = `Usage: lab COMMAND [flags]
+
+  lab run exhaustion      one run: a slow upstream against a shared worker pool
+  lab compare exhaustion  alternated runs of several profiles, and their comparison
+  lab report FOLDER...    render the report of a results folder anew
+  lab profiles            what protects the victim, by name
+  lab version             print the version
+
+lab COMMAND -h lists the flags of a command.
+`
+
+func main() {
+	// The lab's own binary is also its reaper and its downloader.
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case proc.ReaperArg:
+			os.Exit(proc.RunReaper(os.Stdin, os.Stdout, os.Stderr))
+		case pgserver.DownloadArg:
+			os.Exit(pgserver.RunDownload(os.Args[2:], os.Stderr))
+		}
+	}
+	ctx, stop := cli.Context()
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	code, err := dispatch(ctx, args, stdout, stderr)
+	if err != nil && !errors.Is(err, cli.ErrDone) {
+		return cli.Fail(stderr, "lab", code, err)
+	}
+	if errors.Is(err, cli.ErrDone) {
+		return cli.ExitOK
+	}
+	return code
+}
+
+func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage)
+		return cli.ExitUsage, errors.New("no command given")
+	}
+	command, rest := args[0], args[1:]
+	switch command {
+	case "run":
+		return runScenario(ctx, rest, stdout, stderr)
+	case "compare":
+		return compareProfiles(ctx, rest, stdout, stderr)
+	case "report":
+		return renderReports(rest, stdout)
+	case "profiles":
+		for _, name := range profile.Names() {
+			p, err := profile.Lookup(name)
+			if err != nil {
+				return cli.ExitFailure, err
+			}
+			fmt.Fprintf(stdout, "%-10s %s\n", p.Name, p.Summary)
+		}
+		return cli.ExitOK, nil
+	case "version", "-version", "--version":
+		fmt.Fprintln(stdout, "lab", cli.Version())
+		return cli.ExitOK, nil
+	case "help", "-h", "-help", "--help":
+		fmt.Fprint(stdout, usage)
+		return cli.ExitOK, nil
+	}
+	return cli.ExitUsage, fmt.Errorf("unknown command %q; lab help lists them", command)
+}
+
+// scenarioName takes the scenario off the front of a command's arguments.
+func scenarioName(command string, args []string) ([]string, error) {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		if args[0] != "exhaustion" {
+			return nil, fmt.Errorf("unknown scenario %q; this lab has exhaustion", args[0])
+		}
+		return args[1:], nil
+	}
+	for _, arg := range args {
+		switch strings.TrimLeft(arg, "-") {
+		case "h", "help":
+			return args, nil
+		}
+	}
+	return nil, fmt.Errorf("name the scenario: lab %s exhaustion [flags]", command)
+}

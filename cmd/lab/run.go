@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"chokepoint/internal/cli"
+	"chokepoint/internal/lab"
+	"chokepoint/internal/lab/scenario"
+	"chokepoint/internal/result"
+)
+
+const runSynopsis = `Usage: lab run exhaustion [flags]
+
+One slow upstream against a shared worker pool: baselines, load, four goroutine
+dumps, recovery. Durations and rates are scenario time; -scale shortens it.
+Exit codes: 0 as expected, 1 failure, 2 usage, 3 the run is invalid, 4 another
+verdict than the profile's, 130 interrupted.`
+
+// output is where a command's results and its progress go.
+type output struct {
+	stdout, stderr io.Writer
+	started        time.Time
+}
+
+// progress prints one line to stderr, with the time since the start.
+func (o *output) progress(format string, args ...any) {
+	fmt.Fprintf(o.stderr, "%6.1fs  %s\n", time.Since(o.started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+	args, err := scenarioName("run", args)
+	if err != nil {
+		return cli.ExitUsage, err
+	}
+	var s scenario.Settings
+	var asJSON bool
+	fs := flag.NewFlagSet("lab run exhaustion", flag.ContinueOnError)
+	s.Bind(fs)
+	fs.BoolVar(&asJSON, "json", false, "print summary.json instead of the verdict")
+	if err := parseSettings(fs, &s, args, runSynopsis, stdout); err != nil {
+		return cli.ExitUsage, err
+	}
+	out := &output{stdout, stderr, time.Now()}
+	l, err := lab.Open(ctx, s.ResultsDir, out.progress)
+	if err != nil {
+		return cli.ExitFailure, err
+	}
+	defer l.Close()
+	dir, summary, err := l.Exhaustion(ctx, s, 1)
+	if err != nil {
+		if ctx.Err() != nil {
+			return cli.ExitInterrupted, err
+		}
+		return cli.ExitFailure, err
+	}
+	if asJSON {
+		if err := printJSON(stdout, summary); err != nil {
+			return cli.ExitFailure, err
+		}
+	} else {
+		printVerdict(stdout, summary, dir)
+	}
+	return exitCode(ctx, summary), nil
+}
+
+// parseSettings parses and validates the flags of a scenario.
+func parseSettings(fs *flag.FlagSet, s *scenario.Settings, args []string, synopsis string, stdout io.Writer) error {
+	err := cli.Parse(fs, args, synopsis, stdout)
+	if errors.Is(err, cli.ErrDone) {
+		return err
+	}
+	if err == nil && fs.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	if err == nil {
+		err = s.Validate()
+	}
+	if err != nil {
+		return fmt.Errorf("%w (%s -h lists the flags)", err, fs.Name())
+	}
+	if s.DatabaseURL == "" {
+		s.DatabaseURL = os.Getenv("DATABASE_URL")
+	}
+	return nil
+}
+
+// exitCode is what a finished run's verdict means to a script.
+func exitCode(ctx context.Context, s result.Summary) int {
+	switch {
+	case ctx.Err() != nil:
+		return cli.ExitInterrupted
+	case !s.Validity.Valid:
+		return cli.ExitInvalid
+	case s.Verdict.Outcome != s.Verdict.Expected:
+		return cli.ExitUnexpected
+	}
+	return cli.ExitOK
+}
+
+func printJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}
+
+// printVerdict prints what a reader wants first: may the run be believed, what
+// came out, and where the rest is.
+func printVerdict(w io.Writer, s result.Summary, dir string) {
+	if s.Validity.Valid {
+		fmt.Fprintf(w, "\nvalid run: every arrival is accounted for\n")
+	} else {
+		fmt.Fprintf(w, "\nINVALID run: %s\n", strings.Join(s.Validity.Reasons, "; "))
+	}
+	for _, warning := range s.Validity.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", warning)
+	}
+	fmt.Fprintf(w, "verdict: %s (profile %s, expected %s)\n\n", s.Verdict.Outcome, s.Run.Profile, s.Verdict.Expected)
+	for _, c := range s.Verdict.Checks {
+		mark := "ok  "
+		switch {
+		case c.Informative:
+			mark = "info"
+		case !c.OK:
+			mark = "FAIL"
+		}
+		fmt.Fprintf(w, "  %s  %-17s %s; want %s\n", mark, c.Name, c.Got, c.Want)
+	}
+	fmt.Fprintf(w, "\n  %-9s %9s %8s %8s %9s %12s %12s\n", "endpoint", "scheduled", "dropped", "ok", "failed %", "p50 ms", "p95 ms")
+	for _, name := range []string{"fast", "upstream"} {
+		e, ok := s.Endpoints[name]
+		if !ok {
+			continue
+		}
+		fmt.Fprintf(w, "  %-9s %9d %8d %8d %9.1f %12.1f %12.1f\n", name, e.Scheduled, e.Dropped, e.OK, 100*e.FailedRatio, e.Response.P50, e.Response.P95)
+	}
+	fmt.Fprintf(w, "\n  %-10s %8s %14s %12s %8s %9s\n", "dump", "workers", "upstream read", "permit wait", "queued", "pause ms")
+	for _, d := range s.Dumps {
+		fmt.Fprintf(w, "  %-10s %8d %14d %12d %8d %9.1f\n", d.Point, d.Workers, d.Where["upstream_read"], d.Where["permit_wait"], d.Queued, d.PauseMS)
+	}
+	agree := 0
+	for _, row := range s.Prediction.Rows {
+		if row.OK {
+			agree++
+		}
+	}
+	fmt.Fprintf(w, "\nprediction: %d of %d figures agree\n", agree, len(s.Prediction.Rows))
+	for _, row := range s.Prediction.Rows {
+		if !row.OK {
+			fmt.Fprintf(w, "  %s: predicted %.4g (%.4g to %.4g), measured %.4g %s\n", row.Name, row.Predicted, row.Low, row.High, row.Measured, row.Note)
+		}
+	}
+	fmt.Fprintf(w, "report: %s/%s\n", dir, result.ReportFile)
+}

@@ -1,0 +1,164 @@
+// Package lab runs experiments and keeps their results: a run happens in a
+// temporary folder beside its siblings and gets its lasting name when it is
+// complete, so a results folder holds whole runs or none. What happens in a run
+// is lab/scenario; what a run says is evidence/report.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"chokepoint/internal/evidence/report"
+	"chokepoint/internal/lab/pgserver"
+	"chokepoint/internal/lab/proc"
+	"chokepoint/internal/lab/scenario"
+	"chokepoint/internal/lab/world"
+	"chokepoint/internal/result"
+)
+
+const (
+	runFolderPrefix = ".chokepoint-run-"
+	// nameTries bounds the search for a free name: that many runs can begin in one
+	// second.
+	nameTries = 1000
+	timestamp = "20060102t150405Z"
+)
+
+// Lab starts processes and keeps results.
+type Lab struct {
+	reaper   *proc.Reaper
+	launcher *proc.Launcher
+	progress func(format string, args ...any)
+}
+
+// Open starts the reaper, which ends and removes what a lab leaves behind
+// however it ends, and sweeps what dead labs have left in spite of theirs.
+func Open(ctx context.Context, resultsDir string, progress func(format string, args ...any)) (*Lab, error) {
+	if err := writable(resultsDir); err != nil {
+		return nil, err
+	}
+	for _, place := range []struct{ parent, prefix string }{{os.TempDir(), pgserver.FolderPrefix}, {resultsDir, runFolderPrefix}} {
+		removed, err := proc.Sweep(ctx, place.parent, place.prefix)
+		for _, path := range removed {
+			progress("swept %s, which a dead lab had left", path)
+		}
+		if err != nil {
+			progress("%v", err)
+		}
+	}
+	reaper, err := proc.StartReaper()
+	if err != nil {
+		return nil, err
+	}
+	return &Lab{reaper: reaper, launcher: proc.NewLauncher(reaper), progress: progress}, nil
+}
+
+// writable makes the results folder and finds out whether a file can be put
+// there: after a run of minutes is the wrong time to learn that it cannot.
+func writable(dir string) error {
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		var probe *os.File
+		if probe, err = os.CreateTemp(dir, ".probe-*"); err == nil {
+			probe.Close()
+			err = os.Remove(probe.Name())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write results to %s: %w; choose another folder with -results", dir, errors.Unwrap(err))
+	}
+	return nil
+}
+
+// Close ends the launcher and the reaper.
+func (l *Lab) Close() error {
+	l.launcher.Close()
+	return l.reaper.Close()
+}
+
+// Exhaustion runs the exhaustion scenario once. number tells runs of one
+// comparison apart. It returns the run's folder and its summary. An error means
+// that there is no folder: nothing was measured.
+func (l *Lab) Exhaustion(ctx context.Context, settings scenario.Settings, number int) (string, result.Summary, error) {
+	folder, err := l.launcher.CreateFolder(settings.ResultsDir, runFolderPrefix)
+	if err != nil {
+		return "", result.Summary{}, err
+	}
+	dir, summary, err := l.exhaustion(ctx, settings, number, folder)
+	if err != nil {
+		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), proc.RemoveWait)
+		defer cancel()
+		if removeErr := folder.Remove(removing); removeErr != nil {
+			l.progress("%v", removeErr)
+		}
+	}
+	return dir, summary, err
+}
+
+func (l *Lab) exhaustion(ctx context.Context, settings scenario.Settings, number int, folder *proc.Folder) (string, result.Summary, error) {
+	run := scenario.Run{Settings: settings, Progress: l.progress, Start: l.starter(settings.Runtime)}
+	started := time.Now()
+	outcome, err := run.Into(ctx, folder.Path())
+	if err != nil {
+		return "", result.Summary{}, err
+	}
+	manifest := newManifest(&settings, outcome.World)
+	prefix := fmt.Sprintf("%s-%s-%s", started.UTC().Format(timestamp), scenario.Exhaustion, settings.Profile.Name)
+	dir, err := publish(folder, settings.ResultsDir, prefix, number, func(id string) error {
+		outcome.Summary.Run.ID, manifest.RunID = id, id
+		if err := result.WriteJSON(filepath.Join(folder.Path(), result.ManifestFile), manifest); err != nil {
+			return err
+		}
+		if err := result.WriteJSON(filepath.Join(folder.Path(), result.SummaryFile), outcome.Summary); err != nil {
+			return err
+		}
+		return WriteReport(folder.Path())
+	})
+	return dir, outcome.Summary, err
+}
+
+// starter starts the world that a runtime names.
+func (l *Lab) starter(runtime string) scenario.Starter {
+	return func(ctx context.Context, cfg world.Config) (world.World, error) {
+		return world.StartNative(ctx, cfg, l.launcher)
+	}
+}
+
+// publish completes a folder under the first free name and gives it that name.
+func publish(folder *proc.Folder, parent, prefix string, number int, complete func(id string) error) (string, error) {
+	for n := number; n < number+nameTries; n++ {
+		id := fmt.Sprintf("%s-%d", prefix, n)
+		path := filepath.Join(parent, id)
+		if _, err := os.Lstat(path); err == nil {
+			continue
+		}
+		if err := complete(id); err != nil {
+			return "", err
+		}
+		err := folder.Publish(path)
+		if errors.Is(err, fs.ErrExist) {
+			continue // another lab was faster
+		}
+		return path, err
+	}
+	return "", fmt.Errorf("no free name for %s in %s in %d tries", prefix, parent, nameTries)
+}
+
+// WriteReport renders the report of a run's or a comparison's folder anew, from
+// the other files in it.
+func WriteReport(dir string) error {
+	render := report.Run
+	if _, err := os.Stat(filepath.Join(dir, result.ComparisonFile)); err == nil {
+		render = report.Comparison
+	}
+	text, err := render(dir)
+	if err != nil {
+		return err
+	}
+	return result.WriteFile(filepath.Join(dir, result.ReportFile), []byte(text))
+}

@@ -1,0 +1,374 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sort"
+
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/delay"
+	"chokepoint/internal/evidence/queueing"
+	"chokepoint/internal/result"
+	"chokepoint/internal/stats"
+)
+
+// write turns the evidence into the files of a run's folder, but for the
+// manifest and the reports. It returns the summary, whose id is still empty.
+func (e *evidence) write(dir string) (result.Summary, error) {
+	sort.SliceStable(e.samples, func(i, j int) bool { return e.samples[i].at < e.samples[j].at })
+	sort.SliceStable(e.events, func(i, j int) bool { return e.events[i].AtS < e.events[j].AtS })
+	summary := e.summary()
+	if err := result.WriteTimeline(filepath.Join(dir, result.TimelineFile), e.timeline()); err != nil {
+		return summary, err
+	}
+	return summary, result.WriteEvents(filepath.Join(dir, result.EventsFile), e.events)
+}
+
+// summary puts the evidence together and judges it.
+func (e *evidence) summary() result.Summary {
+	s := e.settings
+	sum := result.Summary{
+		Schema:    result.SummarySchema,
+		Run:       result.Run{Scenario: Exhaustion, Profile: s.Profile.Name, Scale: s.Scale, StartedAt: e.startedAt},
+		Endpoints: map[string]result.Endpoint{},
+		Baselines: e.baselines,
+		Dumps:     e.dumps,
+		Children:  e.children(),
+		Recovery:  e.recovery,
+		Upstream:  e.upstream(),
+	}
+	if e.load != nil {
+		for name, endpoint := range e.load.Endpoints {
+			sum.Endpoints[name] = e.endpoint(name, endpoint)
+		}
+	}
+	sum.Pool, sum.Victim = e.pool(), e.process()
+	sum.Recovery.PredictedSeconds = e.prediction.RecoverySeconds.Nominal
+	sum.Validity = e.validity(sum)
+	sum.Prediction = queueing.Compare(e.prediction, sum)
+	sum.Verdict = judge(s, sum)
+	return sum
+}
+
+// endpoint adds what the server knows to what the load generator wrote.
+func (e *evidence) endpoint(name string, endpoint result.Endpoint) result.Endpoint {
+	endpoint.QuietResponse = e.quiet(name)
+	if e.seen != nil {
+		seen := len(e.seen[name])
+		unseen := 0
+		for _, r := range e.requests {
+			if r.Endpoint == name && r.Outcome != outcomeDropped && e.seen[name][r.ID] == 0 {
+				unseen++
+			}
+		}
+		endpoint.ServerSeen, endpoint.Unseen = &seen, &unseen
+	}
+	if e.final != nil {
+		if phase, ok := e.final.Endpoints[name][adminapi.PhaseLoad]; ok {
+			endpoint.ServerTiming = &result.ServerTiming{
+				Queue: phase.QueueMS, Permit: phase.PermitMS, Upstream: phase.UpstreamMS, Database: phase.DatabaseMS,
+			}
+		}
+	}
+	return endpoint
+}
+
+// quiet are the percentiles of an endpoint's good answers without those that
+// were in flight while a dump stopped the world; nothing if no dump was taken.
+func (e *evidence) quiet(name string) result.Percentiles {
+	var ms []float64
+	for _, r := range e.requests {
+		if r.Endpoint == name && r.Outcome == outcomeOK && !e.duringDump(r) {
+			ms = append(ms, r.Response.Seconds()*1000)
+		}
+	}
+	if len(e.windows) == 0 || len(ms) == 0 {
+		return result.Percentiles{}
+	}
+	slices.Sort(ms)
+	p := result.Percentiles{
+		Min: ms[0], Max: ms[len(ms)-1], Count: int64(len(ms)),
+		P50: stats.Quantile(ms, 0.5), P90: stats.Quantile(ms, 0.9), P95: stats.Quantile(ms, 0.95), P99: stats.Quantile(ms, 0.99),
+	}
+	if len(ms) >= 1000 {
+		p999 := stats.Quantile(ms, 0.999)
+		p.P999 = &p999
+	}
+	return p
+}
+
+func (e *evidence) duringDump(r result.Request) bool {
+	due, done := e.loadOn.Add(r.Due), e.loadOn.Add(r.Due+r.Response)
+	for _, w := range e.windows {
+		if !done.Before(w[0]) && !due.After(w[1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// pool takes the victim's own extremes, which no sampling can miss.
+func (e *evidence) pool() result.Pool {
+	p := result.Pool{WorkerLimit: e.settings.MaxWorkers}
+	stats := e.final
+	if stats == nil && len(e.samples) > 0 {
+		stats = &e.samples[len(e.samples)-1].stats
+	}
+	if stats == nil {
+		return p
+	}
+	p.WorkerLimit = stats.Pool.Limit
+	p.MaxWorkers = max(stats.Pool.Workers, stats.Pool.MaxBusy)
+	p.MaxBusy, p.MaxQueued, p.Abandoned = stats.Pool.MaxBusy, stats.Pool.MaxQueued, stats.Pool.Abandoned
+	p.MaxAcceptQueue, p.AcceptDrops = stats.Listener.MaxAcceptQueue, stats.Listener.Drops
+	for _, sample := range e.samples {
+		p.MaxPermits = max(p.MaxPermits, sample.stats.PermitsHeld)
+	}
+	return p
+}
+
+// process is the victim's use of the machine while the load was on.
+func (e *evidence) process() result.Process {
+	var p result.Process
+	window := e.settings.real(e.settings.Duration)
+	var first, last *sample
+	for i := range e.samples {
+		sample := &e.samples[i]
+		if sample.at < 0 || sample.at > window {
+			continue
+		}
+		if first == nil {
+			first = sample
+		} else {
+			p.CPUPercentMax = max(p.CPUPercentMax, cpuPercent(last, sample))
+		}
+		last = sample
+		p.RSSBytesMax = max(p.RSSBytesMax, sample.stats.Process.RSSBytes)
+		p.GoroutinesMax = max(p.GoroutinesMax, sample.stats.Process.Goroutines)
+	}
+	if first != last {
+		p.CPUPercentMean = cpuPercent(first, last)
+	}
+	return p
+}
+
+// cpuPercent is the use of CPU between two samples; 100 is one core.
+func cpuPercent(a, b *sample) float64 {
+	elapsed := b.stats.Now.Sub(a.stats.Now).Seconds()
+	if elapsed <= 0 {
+		return 0
+	}
+	return 100 * (b.stats.Process.CPUSeconds - a.stats.Process.CPUSeconds) / elapsed
+}
+
+// children are what the processes used while the load was on.
+func (e *evidence) children() []result.Child {
+	var children []result.Child
+	for _, name := range slices.Sorted(maps.Keys(e.usage)) {
+		u := e.usage[name]
+		children = append(children, result.Child{
+			Name: name, CPUSeconds: u.CPUSeconds, RunQueueWaitMS: u.RunQueueWait.Seconds() * 1000,
+		})
+	}
+	if e.load != nil {
+		children = append(children, e.load.Generator)
+	}
+	return children
+}
+
+// upstream is the dose: asked and seen.
+func (e *evidence) upstream() result.Upstream {
+	u := result.Upstream{Via: e.via, DelaySeenMS: e.doseMS}
+	if d, err := delay.Parse(e.settings.Delay); err == nil {
+		u.DelayAskedMS = d.Median().Seconds() * 1000 * e.settings.Scale
+	}
+	if e.stub != nil {
+		u.Received = e.stub.Received[adminapi.PhaseLoad]
+	}
+	return u
+}
+
+// timeline joins the samples with what the load generator saw since the one before.
+func (e *evidence) timeline() []result.TimelineRow {
+	var rows []result.TimelineRow
+	done := append([]result.Request(nil), e.requests...)
+	slices.SortFunc(done, func(a, b result.Request) int { return int(a.Due + a.Response - b.Due - b.Response) })
+	next, event := 0, 0
+	for i := range e.samples {
+		sample := &e.samples[i]
+		row := e.row(sample)
+		if i > 0 {
+			row.CPUPercent = cpuPercent(&e.samples[i-1], sample)
+		}
+		from := next
+		for next < len(done) && done[next].Due+done[next].Response <= sample.at {
+			next++
+		}
+		countDone(&row, done[from:next])
+		for event < len(e.events) && e.events[event].AtS <= row.AtS {
+			mark := e.events[event].Name
+			if detail := e.events[event].Detail; detail != "" {
+				mark += ":" + detail
+			}
+			row.Marks = append(row.Marks, mark)
+			event++
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (e *evidence) row(s *sample) result.TimelineRow {
+	phase := "load"
+	switch {
+	case s.at < 0:
+		phase = "before"
+	case s.at > e.settings.real(e.settings.Duration):
+		phase = "recovery"
+	}
+	return result.TimelineRow{
+		AtS: e.settings.scenarioSeconds(s.at), Phase: phase,
+		Workers: s.stats.Pool.Workers, Busy: s.stats.Pool.Busy, Queued: s.stats.Pool.Queued,
+		PermitsHeld: s.stats.PermitsHeld, Breaker: s.stats.Breaker,
+		AcceptQueue: s.stats.Listener.AcceptQueue, Connections: s.stats.Listener.Connections,
+		RSSBytes: s.stats.Process.RSSBytes, Goroutines: s.stats.Process.Goroutines,
+	}
+}
+
+// countDone counts the requests that ended in a row's interval.
+func countDone(row *result.TimelineRow, done []result.Request) {
+	var fastMS []float64
+	for _, r := range done {
+		failed := 0
+		if r.Outcome != outcomeOK {
+			failed = 1
+		}
+		switch {
+		case r.Outcome == outcomeDropped || r.Outcome == outcomeInterrupted:
+		case r.Endpoint == "fast":
+			row.FastDone++
+			row.FastFailed += failed
+			fastMS = append(fastMS, r.Response.Seconds()*1000)
+		default:
+			row.UpstreamDone++
+			row.UpstreamFailed += failed
+		}
+	}
+	if len(fastMS) > 0 {
+		slices.Sort(fastMS)
+		p50, p99 := stats.Quantile(fastMS, 0.5), stats.Quantile(fastMS, 0.99)
+		row.FastP50MS, row.FastP99MS = &p50, &p99
+	}
+}
+
+// Outcomes as requests.csv spells them.
+const (
+	outcomeOK          = "ok"
+	outcomeHTTPError   = "http_error"
+	outcomeDropped     = "dropped"
+	outcomeInterrupted = "interrupted"
+	outcomeTimeout     = "timeout"
+	outcomeConnect     = "connect_error"
+	outcomeTransport   = "transport_error"
+)
+
+// validity says whether the run may be believed.
+func (e *evidence) validity(sum result.Summary) result.Validity {
+	v := result.Validity{Warnings: append([]string(nil), e.warnings...)}
+	if e.ended != nil {
+		v.Reasons = append(v.Reasons, "the run ended early: "+e.ended.Error())
+	}
+	if e.load == nil {
+		v.Reasons = append(v.Reasons, "no load was measured")
+		return v
+	}
+	v.Reasons = append(v.Reasons, e.load.Validity.Reasons...)
+	v.Warnings = append(v.Warnings, e.load.Validity.Warnings...)
+	if e.lagged() {
+		v.Reasons[len(v.Reasons)-1] += e.crowding(sum.Children)
+	}
+	v.Reasons = append(v.Reasons, reconcile(e.requests, e.seen, e.final != nil)...)
+	if sum.Pool.AcceptDrops > 0 {
+		v.Reasons = append(v.Reasons, fmt.Sprintf("the victim's accept queue overflowed: %d connection attempts were dropped by the kernel", sum.Pool.AcceptDrops))
+	}
+	if want, err := e.settings.DumpPoints(); err == nil && len(e.dumps) < len(want) && e.ended == nil {
+		v.Reasons = append(v.Reasons, fmt.Sprintf("%d of %d dumps were taken", len(e.dumps), len(want)))
+	}
+	v.Valid = len(v.Reasons) == 0
+	return v
+}
+
+// lagged reports whether the generator's lag is over its bound in some endpoint.
+func (e *evidence) lagged() bool {
+	if len(e.load.Validity.Reasons) == 0 {
+		return false
+	}
+	for _, endpoint := range e.load.Endpoints {
+		if endpoint.Lag.P99 > e.settings.MaxLag.Seconds()*1000 {
+			return true
+		}
+	}
+	return false
+}
+
+// crowding says what every process used, to tell a crowded machine from a bad
+// tool.
+func (e *evidence) crowding(children []result.Child) string {
+	text := "; while the load was on:"
+	for _, c := range children {
+		text += fmt.Sprintf(" %s used %.2f s of CPU and waited %.0f ms for one,", c.Name, c.CPUSeconds, c.RunQueueWaitMS)
+	}
+	return text[:len(text)-1]
+}
+
+// reconcile holds the client's ledger against what the server read: what had an
+// answer was read exactly once, nothing was read twice, nothing came from nowhere.
+func reconcile(requests []result.Request, seen adminapi.Seen, asked bool) []string {
+	if !asked || seen == nil {
+		return []string{"the victim could not be asked what it had read, so the ledger was not reconciled"}
+	}
+	type finding struct {
+		text  string
+		count int
+		first string
+	}
+	unanswered := finding{text: "answered requests that the victim never read"}
+	twice := finding{text: "requests that the victim read more than once"}
+	foreign := finding{text: "requests that the victim read and the generator never sent"}
+	note := func(f *finding, id string) {
+		if f.count == 0 {
+			f.first = id
+		}
+		f.count++
+	}
+	sent := map[string]bool{}
+	for _, r := range requests {
+		if r.Outcome == outcomeDropped {
+			continue
+		}
+		sent[r.ID] = true
+		times := seen[r.Endpoint][r.ID]
+		if times == 0 && (r.Outcome == outcomeOK || r.Outcome == outcomeHTTPError) {
+			note(&unanswered, r.ID)
+		}
+		if times > 1 {
+			note(&twice, r.ID)
+		}
+	}
+	for _, ids := range seen {
+		for _, id := range slices.Sorted(maps.Keys(ids)) {
+			if !sent[id] {
+				note(&foreign, id)
+			}
+		}
+	}
+	var reasons []string
+	for _, f := range []finding{unanswered, twice, foreign} {
+		if f.count > 0 {
+			reasons = append(reasons, fmt.Sprintf("the ledger does not agree with the server: %d %s, the first is %s", f.count, f.text, f.first))
+		}
+	}
+	return reasons
+}

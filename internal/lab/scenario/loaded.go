@@ -1,0 +1,199 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/evidence/queueing"
+	"chokepoint/internal/lab/proc"
+	"chokepoint/internal/lab/world"
+	"chokepoint/internal/result"
+)
+
+// loaded is the load itself with all that goes on beside it: samples, dumps, the
+// dose, and the watch for recovery.
+func (p *phases) loaded(ctx context.Context) error {
+	s := p.e.settings
+	points, err := s.DumpPoints()
+	if err != nil {
+		return err
+	}
+	// The dump before the load needs a lead of a scenario second, and the load
+	// generator one to start.
+	lead := max(s.real(-points[0].At), p.world.LoadLead())
+	loadOn := time.Now().Add(lead + 200*time.Millisecond)
+	p.e.loadOn = loadOn
+	loadOff := loadOn.Add(s.real(s.Duration))
+
+	sampling, stopSampling := context.WithCancel(ctx)
+	sampler := &sampler{observer: p.observer, url: p.world.VictimAdmin() + adminapi.PathStats, loadOn: loadOn, tick: s.tick()}
+	var background sync.WaitGroup
+	background.Go(func() { sampler.run(sampling) })
+	defer func() {
+		stopSampling()
+		background.Wait()
+		p.e.samples = sampler.all()
+	}()
+
+	load, err := p.world.StartLoad(ctx, p.loadArgs(loadOn))
+	if err != nil {
+		return err
+	}
+	p.progress("load: %v/s to /fast and %v/s to /upstream for %v", s.realRate(s.FastRate).PerSecond(), s.realRate(s.UpstreamRate).PerSecond(), s.real(s.Duration))
+	background.Go(func() { p.measureDose(sampling, loadOn) })
+
+	dumpErr := p.observeLoad(ctx, points, loadOff, sampler)
+	loadErr := p.finishLoad(ctx, load)
+	p.collect(ctx)
+	if loadErr != nil {
+		return loadErr
+	}
+	return dumpErr
+}
+
+// loadArgs are the arguments of the load generator.
+func (p *phases) loadArgs(loadOn time.Time) []string {
+	s, w := p.e.settings, p.world
+	args := []string{
+		"-phase=" + adminapi.PhaseLoad, "-duration=" + s.real(s.Duration).String(),
+		"-start-at=" + loadOn.UTC().Format(time.RFC3339Nano),
+		"-arrivals=" + s.Arrivals, fmt.Sprintf("-seed=%d", s.Seed), "-max-lag=" + s.MaxLag.String(),
+		"-json=" + w.LoadPath(result.LoadFile), "-hlog=" + w.LoadPath(result.HistogramFile),
+		"-requests=" + w.LoadPath(result.RequestsFile),
+		"-endpoint=" + endpointArg("fast", w.VictimURL()+"/fast", s.realRate(s.FastRate).PerSecond(), s.real(s.FastTimeout), s.Workers),
+		"-endpoint=" + endpointArg("upstream", w.VictimURL()+"/upstream", s.realRate(s.UpstreamRate).PerSecond(), s.real(s.UpstreamTimeout), s.Workers),
+	}
+	if s.GracefulStop >= 0 {
+		args = append(args, "-graceful-stop="+s.real(s.GracefulStop).String())
+	}
+	return args
+}
+
+// observeLoad takes the dumps at their moments and watches for recovery. It
+// returns early with ctx, or with the first dump that could not be taken.
+func (p *phases) observeLoad(ctx context.Context, points []queueing.DumpPoint, loadOff time.Time, sampler *sampler) error {
+	s := p.e.settings
+	before := p.world.Usage()
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if !sleepUntil(ctx, p.e.loadOn) {
+			return
+		}
+		before = p.world.Usage()
+		if !sleepUntil(ctx, loadOff) {
+			return
+		}
+		p.e.usage = usedSince(before, p.world.Usage())
+		p.progress("load off; watching for recovery, at most %v", s.real(s.RecoveryWait))
+		w := recoveryWatch{
+			sampler: sampler, observer: p.observer, fastURL: p.world.VictimURL() + "/fast",
+			bound: unharmed(p.baselineP95()), timeout: s.real(s.FastTimeout), loadOff: loadOff, wait: s.real(s.RecoveryWait),
+		}
+		p.e.recovery = w.run(ctx, s.scenarioSeconds)
+	})
+	err := p.takeDumps(ctx, points)
+	watch.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	p.event(p.e.loadOn, "load_on", "")
+	p.event(loadOff, "load_off", "")
+	if seconds := p.e.recovery.Seconds; seconds != nil {
+		p.event(loadOff.Add(s.real(time.Duration(*seconds*float64(time.Second)))), "recovered", "")
+		p.progress("recovered %.1f s after the load (scenario time)", *seconds)
+	}
+	return err
+}
+
+func (p *phases) baselineP95() float64 {
+	var p95 float64
+	for _, b := range p.e.baselines {
+		p95 = b.Response.P95
+	}
+	return p95
+}
+
+// takeDumps takes each dump at its moment.
+func (p *phases) takeDumps(ctx context.Context, points []queueing.DumpPoint) error {
+	for i, point := range points {
+		if !sleepUntil(ctx, p.e.loadOn.Add(p.e.settings.real(point.At))) {
+			return context.Cause(ctx)
+		}
+		d, window, err := p.observer.dump(ctx, p.world.VictimAdmin(), p.dir, i+1, point.Name)
+		if err != nil {
+			return err
+		}
+		d.AtS = p.e.settings.scenarioSeconds(window[0].Sub(p.e.loadOn))
+		p.e.dumps, p.e.windows = append(p.e.dumps, d), append(p.e.windows, window)
+		p.e.events = append(p.e.events, result.Event{AtS: d.AtS, Name: "dump", Detail: d.Point, PauseMS: d.PauseMS})
+		p.progress("dump %s: %d workers, %d in the upstream read, %d queued", d.Point, d.Workers, d.Where["upstream_read"], d.Queued)
+		if err := p.observer.metrics(ctx, p.world.VictimAdmin(), p.dir, "victim-"+point.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finishLoad waits for the load generator and reads what it wrote.
+func (p *phases) finishLoad(ctx context.Context, load world.Load) error {
+	l, err := p.await(ctx, load, filepath.Join(p.dir, result.LoadFile))
+	if err != nil {
+		return err
+	}
+	p.e.load = l
+	p.e.requests, err = result.ReadRequests(filepath.Join(p.dir, result.RequestsFile))
+	return err
+}
+
+// collect asks the servers for their counts at the end. What a dead server
+// cannot tell any more is missing from the evidence, and said to be.
+func (p *phases) collect(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+	defer cancel()
+	miss := func(err error) {
+		if err != nil {
+			p.e.warnings = append(p.e.warnings, "at the end: "+err.Error())
+		}
+	}
+	var victim adminapi.VictimStats
+	if err := p.observer.getJSON(ctx, p.world.VictimAdmin()+adminapi.PathStats, &victim); err != nil {
+		miss(err)
+	} else {
+		p.e.final = &victim
+		miss(p.observer.getJSON(ctx, p.world.VictimAdmin()+adminapi.PathSeen+"?phase="+adminapi.PhaseLoad, &p.e.seen))
+		miss(p.observer.metrics(ctx, p.world.VictimAdmin(), p.dir, "victim-end"))
+	}
+	var stub adminapi.StubStats
+	if err := p.observer.getJSON(ctx, p.world.StubAdmin()+adminapi.PathStats, &stub); err != nil {
+		miss(err)
+		return
+	}
+	p.e.stub = &stub
+	miss(p.observer.metrics(ctx, p.world.StubAdmin(), p.dir, "upstream-end"))
+}
+
+// measureDose sends one request to the upstream on the victim's own path, as the
+// load begins: the delay that the victim meets is measured, not assumed.
+func (p *phases) measureDose(ctx context.Context, loadOn time.Time) {
+	if !sleepUntil(ctx, loadOn) {
+		return
+	}
+	took, err := p.observer.probe(ctx, p.world.StubURL(), adminapi.PhaseDose)
+	if err == nil {
+		ms := took.Seconds() * 1000
+		p.e.doseMS = &ms
+	}
+}
+
+func usedSince(before, after map[string]proc.Usage) map[string]proc.Usage {
+	used := map[string]proc.Usage{}
+	for name, a := range after {
+		b := before[name]
+		used[name] = proc.Usage{CPUSeconds: a.CPUSeconds - b.CPUSeconds, RunQueueWait: a.RunQueueWait - b.RunQueueWait}
+	}
+	return used
+}

@@ -1,0 +1,62 @@
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/result"
+)
+
+// protectedFloor is the answer time of /fast up to which it counts as unharmed,
+// however fast its baseline is (DESIGN section 5): real, not scaled.
+const protectedFloor = 25 * time.Millisecond
+
+// unharmed is the bound on /fast: twice its baseline's p95, or the floor.
+func unharmed(baselineP95MS float64) time.Duration {
+	return max(protectedFloor, time.Duration(2*baselineP95MS*float64(time.Millisecond)))
+}
+
+// recoveryWatch waits, from the end of the load, until the pool is idle and
+// /fast answers as in the baseline.
+type recoveryWatch struct {
+	sampler  *sampler
+	observer *observer
+	fastURL  string
+	bound    time.Duration // on /fast
+	timeout  time.Duration // of a probe
+	loadOff  time.Time
+	wait     time.Duration // real
+}
+
+// run watches until recovery, or until the wait is over, or ctx is done. The
+// moment of recovery is when the victim itself saw its pool become idle, if the
+// first probe after it confirms it; else when a probe first did. One probe is in
+// flight at a time.
+func (w *recoveryWatch) run(ctx context.Context, scenarioSeconds func(time.Duration) float64) result.Recovery {
+	ctx, cancel := context.WithDeadline(ctx, w.loadOff.Add(w.wait))
+	defer cancel()
+	probed := false
+	for sleepUntil(ctx, time.Now().Add(w.sampler.tick)) {
+		last, ok := w.sampler.last()
+		if !ok || last.at < w.loadOff.Sub(w.sampler.loadOn) || !idle(last.stats.Pool) {
+			continue
+		}
+		probeCtx, cancel := context.WithTimeout(ctx, w.timeout)
+		took, err := w.observer.probe(probeCtx, w.fastURL, adminapi.PhaseRecovery)
+		cancel()
+		if err != nil || took > w.bound {
+			probed = true
+			continue
+		}
+		recovered := last.stats.Pool.IdleSince
+		if probed {
+			recovered = time.Now()
+		}
+		seconds := scenarioSeconds(max(recovered.Sub(w.loadOff), 0))
+		return result.Recovery{Recovered: true, Seconds: &seconds, WaitedS: scenarioSeconds(time.Since(w.loadOff))}
+	}
+	return result.Recovery{WaitedS: scenarioSeconds(max(time.Since(w.loadOff), 0))}
+}
+
+func idle(p adminapi.PoolStats) bool { return p.Busy == 0 && p.Queued == 0 && !p.IdleSince.IsZero() }

@@ -1,0 +1,119 @@
+package scenario
+
+import (
+	"fmt"
+
+	"chokepoint/internal/profile"
+	"chokepoint/internal/result"
+)
+
+// Bounds of "reproduced": /fast died, of exhaustion, on an idle machine.
+const (
+	// diedRatio is the share of /fast that must fail. The published outage lost
+	// two thirds; a tenth is far outside what any healthy run loses, which is none.
+	diedRatio = 0.10
+	// heldRatio is the share of the workers that must stand in the upstream read in
+	// some dump under load: at the least 195 of 200 (DESIGN section 4).
+	heldRatio = 0.975
+	// idleCPU is the share of the victim's CPUs under which it counts as idle.
+	idleCPU = 0.5
+)
+
+// judge compares what the run shows with what its profile promises. A run that
+// cannot be believed has no other outcome than invalid, though its checks are
+// shown.
+func judge(s *Settings, sum result.Summary) result.Verdict {
+	p, err := s.Profile.Profile()
+	if err != nil {
+		return result.Verdict{Outcome: result.Invalid}
+	}
+	v := result.Verdict{Expected: result.Outcome(p.Expect)}
+	held, failed := result.Protected, result.NotProtected
+	if p.Expect == profile.Reproduced {
+		held, failed = result.Reproduced, result.NotReproduced
+		v.Checks = outageChecks(s, sum)
+	} else {
+		v.Checks = protectionChecks(sum)
+	}
+	v.Checks = append(v.Checks, recoveryCheck(sum))
+	if p.Unbounded {
+		v.Checks = append(v.Checks, inFlightCheck(sum))
+	}
+	v.Outcome = held
+	for _, check := range v.Checks {
+		if !check.OK && !check.Informative {
+			v.Outcome = failed
+		}
+	}
+	if !sum.Validity.Valid {
+		v.Outcome = result.Invalid
+	}
+	return v
+}
+
+func outageChecks(s *Settings, sum result.Summary) []result.Check {
+	fast := sum.Endpoints["fast"]
+	most, workers := 0, 0
+	for _, d := range sum.Dumps {
+		if n := d.Where["upstream_read"]; n > most {
+			most, workers = n, d.Workers
+		}
+	}
+	cores := float64(max(s.GoMaxProcs, 1))
+	return []result.Check{
+		{
+			Name: "fast_died", Want: fmt.Sprintf("at least %.0f %% of /fast failed", 100*diedRatio),
+			Got: fmt.Sprintf("%.1f %% failed", 100*fast.FailedRatio), OK: fast.FailedRatio >= diedRatio,
+		},
+		{
+			Name: "pool_exhausted", Want: fmt.Sprintf("all %d workers busy at some time", sum.Pool.WorkerLimit),
+			Got: fmt.Sprintf("%d busy at most", sum.Pool.MaxBusy), OK: sum.Pool.WorkerLimit > 0 && sum.Pool.MaxBusy >= sum.Pool.WorkerLimit,
+		},
+		{
+			Name: "held_by_upstream", Want: fmt.Sprintf("at least %.1f %% of the workers in the upstream read in some dump", 100*heldRatio),
+			Got: fmt.Sprintf("%d of %d", most, workers), OK: workers > 0 && float64(most) >= heldRatio*float64(workers),
+		},
+		{
+			Name: "cpu_idle", Want: fmt.Sprintf("victim under %.0f %% CPU of %.0f %%", 100*idleCPU*cores, 100*cores),
+			Got: fmt.Sprintf("%.1f %% on average", sum.Victim.CPUPercentMean), OK: sum.Victim.CPUPercentMean < 100*idleCPU*cores,
+		},
+	}
+}
+
+func protectionChecks(sum result.Summary) []result.Check {
+	fast := sum.Endpoints["fast"]
+	var p95 float64
+	for _, b := range sum.Baselines {
+		p95 = b.Response.P95
+	}
+	bound := unharmed(p95).Seconds() * 1000
+	return []result.Check{
+		{
+			Name: "fast_unharmed", Want: "0 of /fast failed",
+			Got: fmt.Sprintf("%d of %d failed", fast.Scheduled-fast.OK, fast.Scheduled), OK: fast.Scheduled > 0 && fast.OK == fast.Scheduled,
+		},
+		{
+			Name: "fast_p95", Want: fmt.Sprintf("p95 of /fast within %.1f ms (2x its baseline of %.1f ms, at the least 25 ms)", bound, p95),
+			Got: fmt.Sprintf("%.1f ms", fast.Response.P95), OK: fast.Response.Count > 0 && fast.Response.P95 <= bound,
+		},
+	}
+}
+
+func recoveryCheck(sum result.Summary) result.Check {
+	c := result.Check{
+		Name: "recovered", Want: fmt.Sprintf("pool idle and /fast as before, within %.0f s", sum.Recovery.WaitedS),
+		Got: fmt.Sprintf("not within %.0f s", sum.Recovery.WaitedS), OK: sum.Recovery.Recovered, Informative: true,
+	}
+	if sum.Recovery.Seconds != nil {
+		c.Got = fmt.Sprintf("after %.1f s", *sum.Recovery.Seconds)
+	}
+	return c
+}
+
+// inFlightCheck says what no pool means: nothing bounds what is in flight.
+func inFlightCheck(sum result.Summary) result.Check {
+	return result.Check{
+		Name: "in_flight_bounded", Want: "true",
+		Got: fmt.Sprintf("false: up to %d requests in flight", sum.Pool.MaxBusy), OK: false, Informative: true,
+	}
+}
