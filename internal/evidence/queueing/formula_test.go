@@ -52,7 +52,7 @@ func TestMeanWaitOfOneWorker(t *testing.T) {
 			Streams: []Stream{{
 				Name: "fast", Poisson: true, Rate: rate.Rate(rho / service.Seconds()), Timeout: time.Hour, Workers: 1 << 20,
 			}},
-			Duration: 200 * time.Second, GracefulStop: WaitForAll,
+			Duration: 100 * time.Second, GracefulStop: WaitForAll,
 			PoolMin: 1, PoolMax: 1,
 			Delay:     Constant(0),
 			Scale:     1,
@@ -87,7 +87,7 @@ func TestTurnedAwayByErlang(t *testing.T) {
 		Streams: []Stream{{
 			Name: "upstream", Poisson: true, Rate: offered, Timeout: time.Hour, Workers: 1 << 20, CallsUpstream: true,
 		}},
-		Duration: 700 * time.Second, GracefulStop: WaitForAll,
+		Duration: 300 * time.Second, GracefulStop: WaitForAll,
 		PoolMin: 1, PoolMax: 1000,
 		Scale:     1,
 		Overheads: Overheads{Hop: time.Microsecond, Wake: time.Microsecond, Service: time.Microsecond},

@@ -48,7 +48,7 @@ func anyConfig() *rapid.Generator[Config] {
 				{Name: "upstream", Rate: rate.Rate(rapid.Float64Range(5, 40).Draw(t, "upstream rate")), Timeout: seconds(t, "upstream timeout", 0.1, 10),
 					CallsUpstream: true, Poisson: rapid.Bool().Draw(t, "poisson"), Workers: rapid.IntRange(0, 40).Draw(t, "workers")},
 			},
-			Duration:     seconds(t, "duration", 2, 4),
+			Duration:     seconds(t, "duration", 1, 2),
 			GracefulStop: seconds(t, "graceful stop", -1, 5),
 			Profile:      p,
 			PoolMin:      rapid.IntRange(0, 3).Draw(t, "pool min"),
