@@ -98,19 +98,17 @@ exec "$@"
 ENTRYPOINT
 chmod 0755 "$root/entrypoint"
 
-cat >"$work/Dockerfile" <<DOCKERFILE
-FROM scratch
-COPY root /
-COPY --chown=999:999 root/var/lib/postgresql /var/lib/postgresql
-COPY --chown=999:999 root/var/run/postgresql /var/run/postgresql
-ENV PATH=$bindir:/bin PGDATA=/var/lib/postgresql/data TZ=Etc/UTC LC_ALL=C
-USER postgres
-STOPSIGNAL SIGINT
-ENTRYPOINT ["/entrypoint"]
-CMD ["postgres"]
-DOCKERFILE
+# The owners and modes of the official image: a tmpfs over a folder takes its mode.
 chmod 1777 "$root/tmp"
+chmod 3777 "$root/var/run/postgresql"
+tar -C "$root" --owner=0 --group=0 --exclude=./var/lib/postgresql --exclude=./var/run/postgresql -cf "$work/root.tar" .
+tar -C "$root" --owner=999 --group=999 -rf "$work/root.tar" ./var/lib/postgresql ./var/run/postgresql
 
-docker build --quiet --tag "$image" "$work" >"$work/build.log" 2>&1 ||
-	fail "docker build: $(tail -n 1 "$work/build.log")"
+docker import \
+	--change "ENV PATH=$bindir:/bin PGDATA=/var/lib/postgresql/data TZ=Etc/UTC LC_ALL=C" \
+	--change 'USER postgres' \
+	--change 'ENTRYPOINT ["/entrypoint"]' \
+	--change 'CMD ["postgres"]' \
+	"$work/root.tar" "$image" >"$work/import.log" 2>&1 ||
+	fail "docker import: $(tail -n 1 "$work/import.log")"
 echo "$image"
