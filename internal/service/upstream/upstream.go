@@ -44,7 +44,7 @@ type Config struct {
 	// Seed makes the draws of delays and faults repeatable: the same seed gives
 	// the same sequence, in the order in which requests arrive.
 	Seed uint64
-	// Scale is a factor on every delay that is drawn. Default: 1.
+	// Scale is a factor on every delay that is drawn, above 0 to 1. Default: 1.
 	Scale float64
 	// Logger gets the few things worth saying. Default: nobody.
 	Logger *slog.Logger
@@ -70,13 +70,19 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate refuses a behaviour that cannot be had. It reads a delay file.
+// Validate refuses a config, defaults filled in, that cannot be had. It reads
+// a delay file.
 func (c Config) Validate() error {
-	if !(c.Scale >= 0 && c.Scale <= 1) {
-		return fmt.Errorf("scale %v: must be above 0, up to 1", c.Scale)
-	}
-	_, err := parseBehaviour(c.Behaviour)
+	_, err := c.parse()
 	return err
+}
+
+func (c Config) parse() (*behaviour, error) {
+	// Written so that NaN is refused too.
+	if !(c.Scale > 0 && c.Scale <= 1) {
+		return nil, fmt.Errorf("scale %v: must be above 0, up to 1", c.Scale)
+	}
+	return parseBehaviour(c.Behaviour)
 }
 
 // Server is a running stub.
@@ -102,7 +108,7 @@ type Server struct {
 // open. ctx bounds the start only.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg = cfg.WithDefaults()
-	b, err := parseBehaviour(cfg.Behaviour)
+	b, err := cfg.parse()
 	if err != nil {
 		return nil, err
 	}

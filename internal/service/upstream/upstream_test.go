@@ -358,6 +358,7 @@ func TestStartFails(t *testing.T) {
 		{"admin in use", Config{Listen: "127.0.0.1:0", Admin: taken}, "admin listener: " + taken + " is in use"},
 		{"no port", Config{Listen: "127.0.0.1", Admin: "127.0.0.1:0"}, `cannot listen on "127.0.0.1"`},
 		{"not ours", Config{Listen: "192.0.2.1:80", Admin: "127.0.0.1:0"}, `cannot listen on "192.0.2.1:80"`},
+		{"scale", Config{Scale: -1}, "scale -1: must be above 0, up to 1"},
 		{"behaviour", Config{Behaviour: behaviourOf("1", "", 0)}, `delay "1"`},
 	}
 	for _, tt := range tests {
