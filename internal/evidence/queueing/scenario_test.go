@@ -183,6 +183,7 @@ func TestExhaustion(t *testing.T) {
 	for _, tt := range tests {
 		for _, scale := range []float64{1, 0.05} {
 			t.Run(fmt.Sprintf("%s/%v", tt.profile, scale), func(t *testing.T) {
+				t.Parallel()
 				p := predict(t, exhaustion(t, tt.profile, scale))
 				idle := among(10, 20)
 				if tt.profile == "unbounded" {
@@ -273,6 +274,7 @@ func TestFaults(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			cfg := exhaustion(t, "anti", 1)
 			cfg.Delay = Constant(time.Second)
 			cfg.Fault, cfg.FaultRate = tt.fault, tt.rate

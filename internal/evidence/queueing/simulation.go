@@ -98,6 +98,7 @@ func newSimulation(cfg *Config, cond *conditions) *simulation {
 	s := &simulation{
 		cfg: cfg, cond: cond,
 		tally:    &tally{ledgers: make([]ledger, len(cfg.Streams)), dumps: make([]snapshot, len(cfg.DumpAt))},
+		requests: make([]request, 0, int(cfg.arrivals())+len(cfg.Streams)),
 		upstream: newRand(cfg, cond.variant, drawUpstream),
 		workers:  cfg.PoolMin,
 		breaker:  breaker{threshold: cfg.Profile.BreakerFailures, openFor: cfg.Profile.BreakerOpenFor},
