@@ -28,8 +28,8 @@ const (
 )
 
 func main() {
-	// The pacer sleeps in a system call, which keeps its share of GOMAXPROCS for
-	// up to 10 ms after: it gets one of its own.
+	// The pacer sleeps in a system call, and until the runtime notices it keeps
+	// its share of GOMAXPROCS from the workers: it gets one of its own.
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// Once the first signal has stopped the load, the next one kills.

@@ -28,9 +28,11 @@ const (
 	workerSlack  = 250 * time.Millisecond
 	spareWorkers = 8
 	// maxDuration and maxArrivals bound what a plan may ask for, so that no sum
-	// of it leaves its type. Both are beyond any load test.
+	// of it leaves its type. Both are beyond any load test. Poisson arrivals are
+	// counted before the start, at some 10 ns each.
 	maxDuration = 30 * 24 * time.Hour
 	maxArrivals = 1e12
+	maxPoisson  = 1e9
 )
 
 // Arrivals is the process by which requests arrive.
@@ -73,7 +75,7 @@ type Config struct {
 	StartAt time.Time
 	// MaxLag is the lag p99 above which the run is invalid; default 5 ms.
 	MaxLag time.Duration
-	// KeepRequests keeps a record of every arrival, about 60 bytes each.
+	// KeepRequests keeps a record of every arrival, about 100 bytes each.
 	KeepRequests bool
 	// Log receives the interval log, if it is not nil.
 	Log io.Writer
@@ -144,7 +146,7 @@ func (c Config) Validate() error {
 	}
 	names := map[string]bool{}
 	for _, e := range c.Endpoints {
-		if err := e.validate(c.Duration); err != nil {
+		if err := e.validate(c); err != nil {
 			return err
 		}
 		if names[e.Name] {
@@ -155,12 +157,16 @@ func (c Config) Validate() error {
 	return nil
 }
 
-func (e Endpoint) validate(window time.Duration) error {
+func (e Endpoint) validate(c Config) error {
 	if !nameSyntax.MatchString(e.Name) {
 		return fmt.Errorf("endpoint name %q: use letters, digits, _ and - only", e.Name)
 	}
 	if _, err := target(e.URL); err != nil {
 		return fmt.Errorf("endpoint %s: %w", e.Name, err)
+	}
+	limit := maxArrivals
+	if c.Arrivals == Poisson {
+		limit = maxPoisson
 	}
 	r := e.Rate.PerSecond()
 	switch {
@@ -168,8 +174,8 @@ func (e Endpoint) validate(window time.Duration) error {
 		return fmt.Errorf("endpoint %s: method %q is not an HTTP method such as GET", e.Name, e.Method)
 	case !(r > 0) || math.IsInf(r, 0):
 		return fmt.Errorf("endpoint %s: rate %v must be above zero; give rate=20/s", e.Name, r)
-	case r*window.Seconds() > maxArrivals:
-		return fmt.Errorf("endpoint %s: %v for %v is more than %.0g requests; lower the rate or the duration", e.Name, e.Rate, window, maxArrivals)
+	case r*c.Duration.Seconds() > limit:
+		return fmt.Errorf("endpoint %s: %v for %v is more than %.0g %s arrivals; lower the rate or the duration", e.Name, e.Rate, c.Duration, limit, c.Arrivals)
 	case e.Timeout < 0:
 		return fmt.Errorf("endpoint %s: timeout %v is negative", e.Name, e.Timeout)
 	case e.Workers < 0:

@@ -387,6 +387,7 @@ func TestValidate(t *testing.T) {
 		{"method", func(c *Config) { c.Endpoints[0].Method = "G T" }, `method "G T"`},
 		{"rate", func(c *Config) { c.Endpoints[0].Rate = 0 }, "rate 0 must be above zero"},
 		{"huge rate", func(c *Config) { c.Endpoints[0].Rate = 1e300 }, "lower the rate"},
+		{"many poisson arrivals", func(c *Config) { c.Arrivals, c.Endpoints[0].Rate = Poisson, 1e8 }, "more than 1e+09 poisson arrivals"},
 		{"timeout", func(c *Config) { c.Endpoints[0].Timeout = -1 }, "timeout -1ns is negative"},
 		{"workers", func(c *Config) { c.Endpoints[0].Workers = -1 }, "-1 workers"},
 		{"no URL", func(c *Config) { c.Endpoints[0].URL = "" }, "must start with http"},
@@ -415,7 +416,8 @@ func TestPreflightRefusesWithFigures(t *testing.T) {
 		want     string
 	}{
 		{"memory", Endpoint{Name: "fast", Rate: 1e7, Timeout: 10 * time.Hour}, "MB for 2147483647 workers"},
-		{"ports", Endpoint{Name: "fast", Rate: 1, Workers: 65_536}, "are missing"},
+		// Whichever is short first: memory, files or ports.
+		{"connections", Endpoint{Name: "fast", Rate: 1, Workers: 65_536}, "65536"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := plan(tt.endpoint).WithDefaults()
@@ -430,6 +432,64 @@ func TestPreflightRefusesWithFigures(t *testing.T) {
 	}
 	if err := Preflight(plan(Endpoint{Name: "fast", Rate: 20}).WithDefaults()); err != nil {
 		t.Errorf("a small plan: %v", err)
+	}
+}
+
+// refusing is a Sender whose every request ends with the same answer at once.
+type refusing struct{ answer ledger.Answer }
+
+func (r refusing) NewClient(int) Client {
+	return func(int, time.Time) Exchange {
+		now := time.Now()
+		return Exchange{Began: now, Done: now, Answer: r.answer}
+	}
+}
+
+func (refusing) Interrupt() {}
+
+func TestTheGeneratorsOwnFaultsMakeTheRunInvalid(t *testing.T) {
+	for _, tt := range []struct {
+		answer ledger.Answer
+		want   []string
+	}{
+		{ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseOutOfFiles},
+			[]string{"fast: the generator ran out of file descriptors; raise the limit (ulimit -n) (600 requests)"}},
+		{ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseOutOfPorts},
+			[]string{"fast: the generator ran out of local ports; lower the rate or the timeout (600 requests)"}},
+		{ledger.Answer{Outcome: ledger.Timeout, Cause: CauseUnsent},
+			[]string{"fast: the generator was so late that the client's timeout had passed before the request was sent (600 requests)"}},
+		{ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseRefused}, []string{}},
+		{ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}, []string{}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := play(t, t.Context(), plan(Endpoint{Name: "fast", Rate: 20}), refusing{tt.answer})
+			if diff := cmp.Diff(tt.want, r.Load.Validity.Reasons); diff != "" {
+				t.Errorf("%+v:\n%s", tt.answer, diff)
+			}
+			if e := r.Load.Endpoints["fast"]; e.Causes[tt.answer.Cause] != 600 || e.FailedRatio != 1 {
+				t.Errorf("%+v: %+v", tt.answer, e)
+			}
+		})
+	}
+}
+
+func TestPacingIsNeverEarly(t *testing.T) {
+	waitUntil := pacing()
+	for range 50 {
+		for _, d := range []time.Duration{-time.Second, 0, 100 * time.Microsecond, time.Millisecond, 6 * time.Millisecond} {
+			until := time.Now().Add(d)
+			if !waitUntil(t.Context(), until) {
+				t.Fatal("gave up, and nobody asked for it")
+			}
+			if early := time.Until(until); early > 0 {
+				t.Fatalf("a wait of %v ended %v early", d, early)
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if waitUntil(ctx, time.Now().Add(time.Hour)) {
+		t.Error("waited an hour for a run that was stopped")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -267,7 +268,7 @@ func TestRefused(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
-	server.Config.ErrorLog = nil
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the failed handshake is the test
 	server.StartTLS()
 	defer server.Close()
 	plain := newPeer(t, write("HTTP/1.1 400 Bad Request\r\n\r\n"))

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -42,7 +43,7 @@ func requests(tallies []*tally) []Request {
 			all = append(all, t.requests[:t.scheduled.Load()]...)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Request) int { return int(a.Due - b.Due) })
+	slices.SortStableFunc(all, func(a, b Request) int { return cmp.Compare(a.Due, b.Due) })
 	return all
 }
 
