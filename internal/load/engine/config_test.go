@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestValidate(t *testing.T) {
+	ms := func(n time.Duration) *time.Duration { n *= time.Millisecond; return &n }
+	for _, tt := range []struct {
+		name   string
+		change func(*Config)
+		want   string
+	}{
+		{"no endpoint", func(c *Config) { c.Endpoints = nil }, "no endpoint"},
+		{"duration", func(c *Config) { c.Duration = 0 }, "duration 0s must be above zero"},
+		{"long duration", func(c *Config) { c.Duration = 800 * time.Hour }, "duration 800h0m0s is longer than 720h"},
+		{"arrivals", func(c *Config) { c.Arrivals = "uniform" }, `arrivals "uniform": choose`},
+		{"graceful stop", func(c *Config) { c.GracefulStop = ms(-1) }, "graceful stop -1ms is negative"},
+		{"lag", func(c *Config) { c.MaxLag = -1 }, "maximum lag"},
+		{"phase", func(c *Config) { c.Phase = "a b" }, `phase "a b"`},
+		{"start", func(c *Config) { c.StartAt = time.Now().Add(-time.Second) }, "in the past"},
+		{"same names", func(c *Config) { c.Endpoints = append(c.Endpoints, c.Endpoints[0]) }, `two endpoints are named "fast"`},
+		{"name", func(c *Config) { c.Endpoints[0].Name = "a/b" }, `endpoint name "a/b"`},
+		{"method", func(c *Config) { c.Endpoints[0].Method = "G T" }, `method "G T"`},
+		{"rate", func(c *Config) { c.Endpoints[0].Rate = 0 }, "rate 0 must be above zero"},
+		{"huge rate", func(c *Config) { c.Endpoints[0].Rate = 1e300 }, "lower the rate"},
+		{"many poisson arrivals", func(c *Config) { c.Arrivals, c.Endpoints[0].Rate = Poisson, 1e8 }, "more than 1e+09 poisson arrivals"},
+		{"timeout", func(c *Config) { c.Endpoints[0].Timeout = -1 }, "timeout -1ns is negative"},
+		{"workers", func(c *Config) { c.Endpoints[0].Workers = -1 }, "-1 workers"},
+		{"no URL", func(c *Config) { c.Endpoints[0].URL = "" }, "must start with http"},
+		{"scheme", func(c *Config) { c.Endpoints[0].URL = "ftp://x/" }, "must start with http"},
+		{"host", func(c *Config) { c.Endpoints[0].URL = "http:///x" }, "has no host"},
+		{"syntax", func(c *Config) { c.Endpoints[0].URL = "http://[::1/" }, `URL "http://[::1/": missing`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := plan(Endpoint{Name: "fast", Rate: 20}).WithDefaults()
+			if err := c.Validate(); err != nil {
+				t.Fatalf("before the change: %v", err)
+			}
+			tt.change(&c)
+			err := c.Validate()
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want one line with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestPreflightRefusesWithFigures(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		endpoint Endpoint
+		want     string
+	}{
+		{"memory", Endpoint{Name: "fast", Rate: 1e7, Timeout: 10 * time.Hour}, "MB for 2147483647 workers"},
+		// Whichever is short first: memory, files or ports.
+		{"connections", Endpoint{Name: "fast", Rate: 1, Workers: 65_536}, "65536"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := plan(tt.endpoint).WithDefaults()
+			if err := c.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			err := Preflight(c)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want one line with %q", err, tt.want)
+			}
+		})
+	}
+	if err := Preflight(plan(Endpoint{Name: "fast", Rate: 20}).WithDefaults()); err != nil {
+		t.Errorf("a small plan: %v", err)
+	}
+}
