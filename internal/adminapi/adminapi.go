@@ -32,6 +32,7 @@ const (
 	PathReady      = "/readyz"
 	PathStats      = "/stats"
 	PathSeen       = "/seen"       // ?phase=load: victim only
+	PathReset      = "/reset"      // victim only: POST, the extremes in PathStats begin anew
 	PathGoroutines = "/goroutines" // victim only: every goroutine, debug=2 text
 	PathBehaviour  = "/behaviour"  // stub only: GET, PUT
 )
@@ -89,14 +90,16 @@ type VictimStats struct {
 
 // PoolStats is the state of the shared worker pool.
 type PoolStats struct {
-	Workers   int `json:"workers"` // alive
-	Limit     int `json:"limit"`   // 0: unbounded
-	Busy      int `json:"busy"`
-	Queued    int `json:"queued"`
-	MaxBusy   int `json:"max_busy"`   // since the start or the last reset
-	MaxQueued int `json:"max_queued"` // likewise
-	Abandoned int `json:"abandoned_by_client"`
-	Shed      int `json:"shed"`
+	Workers int `json:"workers"` // alive
+	Limit   int `json:"limit"`   // 0: unbounded
+	Busy    int `json:"busy"`
+	Queued  int `json:"queued"`
+	// MaxWorkers, MaxBusy and MaxQueued are since the start or the last reset.
+	MaxWorkers int `json:"max_workers"`
+	MaxBusy    int `json:"max_busy"`
+	MaxQueued  int `json:"max_queued"`
+	Abandoned  int `json:"abandoned_by_client"`
+	Shed       int `json:"shed"`
 	// IdleSince is when the pool last became idle (nothing busy, nothing queued);
 	// zero while it is not.
 	IdleSince time.Time `json:"idle_since"`

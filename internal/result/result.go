@@ -245,10 +245,11 @@ type Upstream struct {
 
 // Recovery is in scenario seconds from the end of the load.
 type Recovery struct {
-	Recovered        bool     `json:"recovered"`
-	WaitedS          float64  `json:"waited_s"`
-	Seconds          *float64 `json:"seconds"` // nil if the wait ended first
-	PredictedSeconds float64  `json:"predicted_seconds"`
+	Recovered bool     `json:"recovered"`
+	WaitedS   float64  `json:"waited_s"`
+	Seconds   *float64 `json:"seconds"` // nil if the wait ended first
+	// PredictedSeconds is nil where workers are held for ever.
+	PredictedSeconds *float64 `json:"predicted_seconds"`
 }
 
 // Prediction puts the model's figures beside the measured ones.

@@ -203,7 +203,7 @@ func (c comparisonFolder) recoveryBlocks() []block {
 		predicted, waited := none, none
 		for i, r := range c.Runs {
 			if s := c.summaries[i]; r.Profile == p && r.Valid && s != nil {
-				predicted = number(s.Recovery.PredictedSeconds, 1) + " s"
+				predicted = predictedRecovery(s.Recovery)
 				waited = number(s.Recovery.WaitedS, 1) + " s"
 				break
 			}

@@ -84,7 +84,7 @@ func antiRun(scale float64, n int) result.Summary {
 		Children: []result.Child{{Name: "victim", CPUSeconds: 1.27, RunQueueWaitMS: 84.2}, {Name: "upstream", CPUSeconds: 0.44, RunQueueWaitMS: 31},
 			{Name: "loadgen", CPUSeconds: 1.9, RunQueueWaitMS: 66.5}},
 		Upstream: result.Upstream{DelayAskedMS: timeout, DelaySeenMS: ptr(timeout + 1.1 + noise), Via: "stub", Received: 1200},
-		Recovery: result.Recovery{WaitedS: 45, PredictedSeconds: 130},
+		Recovery: result.Recovery{WaitedS: 45, PredictedSeconds: ptr(130.0)},
 		Prediction: result.Prediction{Agrees: false, Rows: []result.PredictionRow{
 			{Name: "fast.failed_ratio", Unit: "ratio", Predicted: 2. / 3, Low: 2. / 3, High: 2. / 3, Measured: 2. / 3, Tolerance: 0.02, OK: true},
 			{Name: "fast.p50_ms", Unit: "ms", Predicted: timeout, Low: timeout, High: timeout, Measured: timeout, Tolerance: max(5, timeout*0.02), OK: true},
@@ -137,7 +137,7 @@ func fixedRun(scale float64, n int) result.Summary {
 	d.Workers, d.Queued, d.Goroutines, d.Where, d.PauseMS, d.Groups = 26, 0, 60, map[string]int{"idle": 26}, 1, s.Dumps[0].Groups[:1]
 	s.Pool = result.Pool{MaxWorkers: 26 + n%3, WorkerLimit: 200, MaxBusy: 24 + n%3, MaxPermits: 20}
 	s.Victim = result.Process{CPUPercentMean: 3.4 + noise, CPUPercentMax: 11, RSSBytesMax: 41 << 20, GoroutinesMax: 96}
-	s.Recovery = result.Recovery{Recovered: true, WaitedS: 2.3, Seconds: ptr(2.1 + noise), PredictedSeconds: 2}
+	s.Recovery = result.Recovery{Recovered: true, WaitedS: 2.3, Seconds: ptr(2.1 + noise), PredictedSeconds: ptr(2.0)}
 	s.Prediction = result.Prediction{Agrees: true, Rows: []result.PredictionRow{
 		{Name: "upstream.status_503", Unit: "count", Predicted: 600, Low: 598, High: 602, Measured: 601, Tolerance: 12, OK: true}}}
 	return s

@@ -320,12 +320,20 @@ func recoveryBlocks(s result.Summary) []block {
 	var blocks []block
 	if r.Recovered && r.Seconds != nil {
 		blocks = append(blocks, paragraph{plain(fmt.Sprintf("The pool was idle and /%s answered as in the baseline %s after the end of the load; predicted: %s.",
-			fastEndpoint, scenarioSeconds(*r.Seconds, scale), number(r.PredictedSeconds, 1)))})
+			fastEndpoint, scenarioSeconds(*r.Seconds, scale), predictedRecovery(r)))})
 	} else {
 		blocks = append(blocks, sentence(strong("Not recovered"), plain(fmt.Sprintf(" in the %s that the run waited after the end of the load; predicted: %s.",
-			scenarioSeconds(r.WaitedS, scale), number(r.PredictedSeconds, 1)))))
+			scenarioSeconds(r.WaitedS, scale), predictedRecovery(r)))))
 	}
 	return blocks
+}
+
+// predictedRecovery is the model's word on when the pool is free again.
+func predictedRecovery(r result.Recovery) string {
+	if r.PredictedSeconds == nil {
+		return "never"
+	}
+	return number(*r.PredictedSeconds, 1) + " s"
 }
 
 func ledgerBlocks(s result.Summary) []block {

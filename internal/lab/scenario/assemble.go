@@ -45,7 +45,9 @@ func (e *evidence) summary() result.Summary {
 		}
 	}
 	sum.Pool, sum.Victim = e.pool(), e.process()
-	sum.Recovery.PredictedSeconds = e.prediction.RecoverySeconds.Nominal
+	if !e.prediction.NeverRecovers {
+		sum.Recovery.PredictedSeconds = &e.prediction.RecoverySeconds.Nominal
+	}
 	sum.Validity = e.validity(sum)
 	sum.Prediction = queueing.Compare(e.prediction, sum)
 	sum.Verdict = judge(s, sum)
@@ -120,7 +122,7 @@ func (e *evidence) pool() result.Pool {
 		return p
 	}
 	p.WorkerLimit = stats.Pool.Limit
-	p.MaxWorkers = max(stats.Pool.Workers, stats.Pool.MaxBusy)
+	p.MaxWorkers = stats.Pool.MaxWorkers
 	p.MaxBusy, p.MaxQueued, p.Abandoned = stats.Pool.MaxBusy, stats.Pool.MaxQueued, stats.Pool.Abandoned
 	p.MaxAcceptQueue, p.AcceptDrops = stats.Listener.MaxAcceptQueue, stats.Listener.Drops
 	for _, sample := range e.samples {

@@ -195,6 +195,10 @@ func (p *phases) all(ctx context.Context) error {
 	if err := p.baselines(ctx); err != nil {
 		return err
 	}
+	// The extremes of the run are those of the load: a stall in a baseline is not.
+	if err := p.observer.post(ctx, p.world.VictimAdmin()+adminapi.PathReset); err != nil {
+		return err
+	}
 	return p.loaded(ctx)
 }
 

@@ -64,6 +64,25 @@ func (o *observer) fetch(ctx context.Context, url string, header http.Header) ([
 	return body, resp.Header, err
 }
 
+// post tells an admin listener to do something.
+func (o *observer) post(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := o.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return fmt.Errorf("%s answered %s", url, resp.Status)
+	}
+	return nil
+}
+
 func (o *observer) getJSON(ctx context.Context, url string, v any) error {
 	body, _, err := o.get(ctx, url, nil)
 	if err != nil {

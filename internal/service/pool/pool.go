@@ -272,6 +272,13 @@ func (p *Pool) Stats() Stats {
 	return p.stats
 }
 
+// ResetExtremes makes the extremes those of now on.
+func (p *Pool) ResetExtremes() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.MaxWorkers, p.stats.MaxBusy, p.stats.MaxQueue = p.stats.Workers, p.stats.Busy, p.stats.Queued
+}
+
 // Close refuses new work, answers what is queued with ErrClosed and waits until
 // the workers have ended what they hold, or ctx is done.
 func (p *Pool) Close(ctx context.Context) error {

@@ -64,6 +64,10 @@ func TestGrowsOnDemandAndQueuesBehindTheLimit(t *testing.T) {
 		if s.Workers != 5 || s.Busy != 0 || s.Queued != 0 || s.MaxBusy != 5 || s.MaxQueue != 3 {
 			t.Errorf("after them: %+v", s)
 		}
+		p.ResetExtremes()
+		if s := p.Stats(); s.MaxBusy != 0 || s.MaxQueue != 0 || s.MaxWorkers != 5 {
+			t.Errorf("after a reset: %+v", s)
+		}
 		if got := time.Since(s.IdleSince); got != 0 {
 			t.Errorf("idle since %v ago, want just now", got)
 		}

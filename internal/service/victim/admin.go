@@ -24,6 +24,11 @@ func (v *Victim) adminHandler() http.Handler {
 	mux.HandleFunc("GET "+adminapi.PathSeen, func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, v.seen.snapshot(phaseOf([]byte(r.FormValue("phase")))))
 	})
+	mux.HandleFunc("POST "+adminapi.PathReset, func(w http.ResponseWriter, _ *http.Request) {
+		v.pool.ResetExtremes()
+		v.public.longest.Store(0)
+		w.WriteHeader(http.StatusNoContent)
+	})
 	mux.Handle("GET "+adminapi.PathGoroutines, &dumper{})
 	mux.Handle("GET /metrics", v.metrics.handler())
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -74,7 +79,7 @@ func (v *Victim) Stats() adminapi.VictimStats {
 		Profile: v.cfg.Profile.Name,
 		Pool: adminapi.PoolStats{
 			Workers: p.Workers, Limit: limit, Busy: p.Busy, Queued: p.Queued,
-			MaxBusy: p.MaxBusy, MaxQueued: p.MaxQueue, Abandoned: p.Abandoned, Shed: p.Shed, IdleSince: p.IdleSince,
+			MaxWorkers: p.MaxWorkers, MaxBusy: p.MaxBusy, MaxQueued: p.MaxQueue, Abandoned: p.Abandoned, Shed: p.Shed, IdleSince: p.IdleSince,
 		},
 		PermitsHeld: held, PermitLimit: permits, Breaker: v.guard.Breaker(),
 		Listener:  v.public.stats(),

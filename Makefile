@@ -1,0 +1,72 @@
+# Chokepoint. `make help` lists what there is.
+#
+# The settings of bench, compare and demo runs are variables; each is a flag of
+# `lab run exhaustion` (`bin/lab run exhaustion -h` lists them all). ARGS passes any
+# other, as in `make bench PROFILE=anti ARGS="-permits 5"`.
+
+GO      ?= go
+BIN     := bin
+RESULTS ?= results
+
+# Paths of the machine that builds would end up in every goroutine dump.
+GOFLAGS_BUILD := -trimpath -buildvcs=$(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo true || echo false)
+
+SCENARIO ?= exhaustion
+PROFILES ?= anti,fixed
+RUNS     ?= 3
+
+# flag,VARIABLE -> -flag="value" where the variable is set.
+flag = $(if $($(2)),-$(1)="$($(2))")
+SETTINGS = $(call flag,scale,SCALE) $(call flag,rate,RATE) $(call flag,duration,DURATION) \
+	$(call flag,workers,WORKERS) $(call flag,graceful-stop,GRACEFUL_STOP) \
+	$(call flag,recovery-wait,RECOVERY_WAIT) $(call flag,delay,DELAY) $(call flag,fault,FAULT) \
+	$(call flag,toxiproxy,TOXIPROXY) $(call flag,runtime,RUNTIME) -results="$(RESULTS)" $(ARGS)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@echo
+	@echo "  make bench PROFILE=anti|timeout|bulkhead|fixed|breaker|shed|cancel|unbounded [SCALE=0.1] [RATE=20] [DURATION=60s]"
+	@echo "  make compare PROFILES=anti,fixed RUNS=3 [SCALE=0.1]"
+
+.PHONY: build
+build: ## build the four programs into bin/, static and without paths of this machine
+	CGO_ENABLED=0 $(GO) build $(GOFLAGS_BUILD) -o $(BIN)/ ./cmd/...
+
+.PHONY: bench
+bench: build ## one run: make bench PROFILE=anti
+	@$(BIN)/lab run $(SCENARIO) $(call flag,profile,PROFILE) $(SETTINGS)
+
+.PHONY: compare
+compare: build ## alternated runs and their comparison: make compare PROFILES=anti,fixed RUNS=3
+	@$(BIN)/lab compare $(SCENARIO) -profiles="$(PROFILES)" -runs="$(RUNS)" $(SETTINGS)
+
+.PHONY: test
+test: test-unit test-e2e ## everything: unit tests, race detector, scaled end-to-end runs
+
+.PHONY: test-unit
+test-unit: ## unit tests, under the race detector
+	$(GO) test -race ./...
+
+# One package at a time and no race detector: these runs measure.
+.PHONY: test-e2e
+test-e2e: build ## scaled runs of the whole lab against a real PostgreSQL
+	$(GO) test -tags e2e -count 1 -p 1 -timeout 20m ./test/e2e
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+		if [ -n "$$unformatted" ]; then echo "not gofmt'd: $$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) vet -tags e2e ./test/...
+	$(GO) tool -modfile=tools/go.mod staticcheck -tags e2e ./...
+
+.PHONY: bench-self
+bench-self: ## what the lab itself costs: /fast through the pool beside a bare handler
+	$(GO) test -run '^$$' -bench . -benchtime 1x -count 1 ./test/overhead
+
+.PHONY: clean
+clean: ## remove what was built; results stay
+	rm -rf $(BIN)
