@@ -21,6 +21,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"chokepoint/internal/cli"
 	"chokepoint/internal/load/latency"
 	"chokepoint/internal/result"
 )
@@ -67,7 +68,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if code != args[0] {
 		ts.Fatalf("exit code %s, want %s", code, args[0])
 	}
-	if code != strconv.Itoa(exitFailure) && code != strconv.Itoa(exitUsage) {
+	if code != strconv.Itoa(cli.ExitFailure) && code != strconv.Itoa(cli.ExitUsage) {
 		return
 	}
 	if lines := strings.Count(ts.ReadFile("stderr"), "\n"); lines != 1 {
@@ -106,7 +107,7 @@ func TestOutputsAgree(t *testing.T) {
 		"-endpoint", "name=fast,url=" + server.URL + "/fast,rate=100/s",
 		"-endpoint", "name=busy,url=" + server.URL + "/busy,rate=3000/m,timeout=30s,workers=20,method=PUT",
 		"-json", jsonFile, "-hlog", hlog, "-requests", rows}, &stdout, &stderr)
-	if code != exitDone || stderr.Len() > 0 || !strings.HasPrefix(stdout.String(), "valid\n") {
+	if code != cli.ExitOK || stderr.Len() > 0 || !strings.HasPrefix(stdout.String(), "valid\n") {
 		t.Fatalf("exit code %d, stdout\n%s\nstderr\n%s", code, &stdout, &stderr)
 	}
 
@@ -172,8 +173,8 @@ func TestInterruptLeavesAWholeResult(t *testing.T) {
 	jsonFile := filepath.Join(t.TempDir(), "load.json")
 	var stdout, stderr bytes.Buffer
 	code := run(ctx, []string{"-rate", "20", "-duration", "1h", "-workers", "10", "-graceful-stop", "100ms", "-json", jsonFile, server.URL}, &stdout, &stderr)
-	if code != exitInterrupted {
-		t.Errorf("exit code %d, want %d; stderr %s", code, exitInterrupted, &stderr)
+	if code != cli.ExitInterrupted {
+		t.Errorf("exit code %d, want %d; stderr %s", code, cli.ExitInterrupted, &stderr)
 	}
 	l, err := result.ReadLoad(jsonFile)
 	if err != nil {
@@ -223,7 +224,7 @@ func TestTheFirstSignalStops(t *testing.T) {
 			first, _ := stdout.ReadString('\n')
 			io.Copy(io.Discard, stdout)
 			cmd.Wait()
-			if cmd.ProcessState.ExitCode() != exitInterrupted || !strings.HasPrefix(first, "INVALID") {
+			if cmd.ProcessState.ExitCode() != cli.ExitInterrupted || !strings.HasPrefix(first, "INVALID") {
 				t.Errorf("%v, first line %q", cmd.ProcessState, first)
 			}
 			if _, err := result.ReadLoad(jsonFile); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -9,25 +8,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/peterbourgon/ff/v3"
-
 	"chokepoint/internal/adminapi"
+	"chokepoint/internal/cli"
 	"chokepoint/internal/load/engine"
 	"chokepoint/internal/rate"
 )
 
-const envPrefix = "CHOKEPOINT"
-
-const usage = `usage: loadgen [flags] -rate 20/s -duration 30s URL
+const synopsis = `Usage: loadgen [flags] -rate 20/s -duration 30s URL
        loadgen [flags] -endpoint name=fast,url=URL,rate=20/s[,timeout=10s][,workers=N][,method=GET] ...
 
 Sends requests at the rate given, whatever has become of those before, and
-accounts for every one. Every flag can be set as CHOKEPOINT_<FLAG> in the
-environment, or in a file of "flag value" lines given with -config.
+accounts for every one.
 
-exit codes: 0 done, 1 failure, 2 usage, 3 the run is invalid, 130 interrupted
-
-`
+Exit codes: 0 done, 1 failure, 2 usage, 3 the run is invalid, 130 interrupted.`
 
 // options is the command line.
 type options struct {
@@ -35,17 +28,13 @@ type options struct {
 	json     string
 	hlog     string
 	requests string
-	version  bool
 }
 
-// parse reads flags, environment and file, in that order of precedence. Its
-// error is one line; that of a request for help, which goes to help, is
-// flag.ErrHelp.
-func parse(args []string, help io.Writer) (options, error) {
+// parse reads the command line and refuses a plan that cannot be had.
+func parse(args []string, stdout io.Writer) (options, error) {
 	var o options
 	var single engine.Endpoint
 	fs := flag.NewFlagSet("loadgen", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
 	fs.Func("endpoint", "an endpoint, as `name=fast,url=URL,rate=20/s,timeout=10s,workers=N,method=GET`; repeat it for more (a comma in a URL is written %2C)", func(s string) error {
 		e, err := parseEndpoint(s)
 		o.plan.Endpoints = append(o.plan.Endpoints, e)
@@ -72,26 +61,8 @@ func parse(args []string, help io.Writer) (options, error) {
 	fs.StringVar(&o.json, "json", "", "write the result to this `file`")
 	fs.StringVar(&o.hlog, "hlog", "", "write the HdrHistogram interval log to this `file`")
 	fs.StringVar(&o.requests, "requests", "", "write a row for every arrival to this CSV `file`")
-	fs.BoolVar(&o.version, "version", false, "print the version and exit")
-	fs.String("config", "", "read flags from this `file`")
-	fs.Usage = func() {} // an error gets one line, not the list of flags
-	err := ff.Parse(fs, args,
-		ff.WithEnvVarPrefix(envPrefix),
-		ff.WithEnvVarSplit("\n"),
-		ff.WithConfigFileFlag("config"),
-		ff.WithConfigFileParser(ff.PlainParser))
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(help, usage)
-		fs.SetOutput(help)
-		fs.PrintDefaults()
+	if err := cli.Parse(fs, args, synopsis, stdout); err != nil {
 		return o, err
-	}
-	if err != nil {
-		line := strings.TrimPrefix(err.Error(), "error parsing commandline arguments: ")
-		return o, errors.New(strings.ReplaceAll(line, "\n", " ") + "; see loadgen -help")
-	}
-	if o.version {
-		return o, nil
 	}
 	if err := o.addSingle(fs, single); err != nil {
 		return o, err

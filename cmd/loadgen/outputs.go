@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"encoding/csv"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"chokepoint/internal/load/engine"
-	"chokepoint/internal/load/ledger"
 	"chokepoint/internal/result"
 )
 
@@ -87,7 +83,7 @@ func (out *outputs) commit(r *engine.Report) error {
 // commitWithoutLog writes what does not depend on the interval log.
 func (out *outputs) commitWithoutLog(r *engine.Report) error {
 	if path := out.options.requests; path != "" {
-		if err := result.WriteFile(path, requestRows(r.Requests)); err != nil {
+		if err := result.WriteRequests(path, requestRows(r.Requests)); err != nil {
 			return err
 		}
 	}
@@ -106,28 +102,15 @@ func (out *outputs) discard() {
 	}
 }
 
-// requestRows is the CSV of all scheduled arrivals in due order. Times are in
-// nanoseconds; a dropped arrival has none but its due time.
-func requestRows(requests []engine.Request) []byte {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	// A bytes.Buffer takes every write.
-	_ = w.Write([]string{"id", "endpoint", "due_ns", "lag_ns", "service_ns", "response_ns", "outcome", "cause", "status"})
-	for _, r := range requests {
-		row := []string{
-			r.Endpoint + "-" + strconv.Itoa(r.Index), r.Endpoint, nanoseconds(r.Due),
-			"", "", "", r.Answer.Outcome.String(), r.Answer.Cause, "",
+// requestRows are the kept arrivals as requests.csv has them.
+func requestRows(kept []engine.Request) []result.Request {
+	rows := make([]result.Request, len(kept))
+	for i, r := range kept {
+		rows[i] = result.Request{
+			ID: r.Endpoint + "-" + strconv.Itoa(r.Index), Endpoint: r.Endpoint,
+			Due: r.Due, Lag: r.Lag, Service: r.Service, Response: r.Response,
+			Outcome: r.Answer.Outcome.String(), Cause: r.Answer.Cause, Status: r.Answer.Status,
 		}
-		if r.Answer.Outcome != ledger.Dropped {
-			row[3], row[4], row[5] = nanoseconds(r.Lag), nanoseconds(r.Service), nanoseconds(r.Response)
-		}
-		if r.Answer.Status != 0 {
-			row[8] = strconv.Itoa(r.Answer.Status)
-		}
-		_ = w.Write(row)
 	}
-	w.Flush()
-	return b.Bytes()
+	return rows
 }
-
-func nanoseconds(d time.Duration) string { return strconv.FormatInt(int64(d), 10) }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"chokepoint/internal/adminapi"
+	"chokepoint/internal/cli"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -188,8 +189,8 @@ func TestInterruptedBeforeItListens(t *testing.T) {
 	cancel()
 	var stdout, stderr bytes.Buffer
 	code := run(ctx, []string{"-listen=127.0.0.1:0", "-admin=127.0.0.1:0"}, &stdout, &stderr)
-	if code != exitInterrupted || stdout.Len() != 0 {
-		t.Errorf("exit code %d, stdout %q, want %d and nothing; stderr %s", code, &stdout, exitInterrupted, &stderr)
+	if code != cli.ExitInterrupted || stdout.Len() != 0 {
+		t.Errorf("exit code %d, stdout %q, want %d and nothing; stderr %s", code, &stdout, cli.ExitInterrupted, &stderr)
 	}
 }
 
@@ -198,8 +199,8 @@ func TestNobodyReadsItsAddress(t *testing.T) {
 	r, w := io.Pipe()
 	r.Close()
 	var stderr bytes.Buffer
-	if code := run(t.Context(), []string{"-listen=127.0.0.1:0", "-admin=127.0.0.1:0"}, w, &stderr); code != exitFailure {
-		t.Errorf("exit code %d, want %d; stderr %s", code, exitFailure, &stderr)
+	if code := run(t.Context(), []string{"-listen=127.0.0.1:0", "-admin=127.0.0.1:0"}, w, &stderr); code != cli.ExitFailure {
+		t.Errorf("exit code %d, want %d; stderr %s", code, cli.ExitFailure, &stderr)
 	}
 	if !strings.Contains(stderr.String(), "cannot say on stdout that it listens") {
 		t.Errorf("stderr %s", &stderr)

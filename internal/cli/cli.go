@@ -1,6 +1,7 @@
 // Package cli holds what the programs share on the command line: the exit
-// codes, flags over environment over file, one-line errors and the signal rule.
-// It knows no flag of any program.
+// codes, flags over environment over file, one-line errors, the signal rule and
+// the check of a server's health. It knows no flag of any program but -config,
+// -version and the text of -healthcheck.
 package cli
 
 import (
@@ -11,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -38,7 +40,10 @@ const EnvPrefix = "CHOKEPOINT"
 var ErrDone = errors.New("done")
 
 // Parse reads flags over CHOKEPOINT_ variables over the file that -config
-// names. It adds -config and -version to fs. Its errors are usage errors.
+// names. A variable of several lines sets its flag once for each, as a flag that
+// may be repeated needs. Parse adds -config and -version to fs. Its answer is
+// ErrDone once it has printed to stdout what was asked for; any other error is
+// that of a usage.
 func Parse(fs *flag.FlagSet, args []string, synopsis string, stdout io.Writer) error {
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
@@ -46,8 +51,9 @@ func Parse(fs *flag.FlagSet, args []string, synopsis string, stdout io.Writer) e
 	fs.String("config", "", "`file` of settings, a flag name and its value a line")
 	err := ff.Parse(fs, args,
 		ff.WithEnvVarPrefix(EnvPrefix),
+		ff.WithEnvVarSplit("\n"),
 		ff.WithConfigFileFlag("config"),
-		ff.WithConfigFileParser(ff.PlainParser))
+		ff.WithConfigFileParser(settingsFile))
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprintf(stdout, "%s\n\nEach flag can also be set as %s_FLAG_NAME.\n\n", synopsis, EnvPrefix)
@@ -55,7 +61,7 @@ func Parse(fs *flag.FlagSet, args []string, synopsis string, stdout io.Writer) e
 		fs.PrintDefaults()
 		return ErrDone
 	case err != nil:
-		return errors.New(strings.TrimPrefix(err.Error(), "error parsing commandline arguments: "))
+		return usageError(err)
 	case *version:
 		fmt.Fprintln(stdout, fs.Name(), Version())
 		return ErrDone
@@ -63,10 +69,50 @@ func Parse(fs *flag.FlagSet, args []string, synopsis string, stdout io.Writer) e
 	return nil
 }
 
+// settingsFile is ff.PlainParser, but its errors show the line that is wrong.
+func settingsFile(r io.Reader, set func(name, value string) error) error {
+	return ff.PlainParser(r, func(name, value string) error {
+		if err := set(name, value); err != nil {
+			return fmt.Errorf("-config line %q: %w", name+" "+value, err)
+		}
+		return nil
+	})
+}
+
+// usageError words ff's errors as package flag words its own, which lead with
+// the value.
+func usageError(err error) error {
+	text := strings.TrimPrefix(err.Error(), "error parsing commandline arguments: ")
+	if setting, ok := strings.CutPrefix(text, "error parsing environment variables: "); ok {
+		_, rest, _ := strings.Cut(setting, ` from environment variable "`)
+		name, cause, _ := strings.Cut(rest, `": `)
+		return fmt.Errorf("invalid value %q for %s: %s", os.Getenv(name), name, cause)
+	}
+	return errors.New(text)
+}
+
 // Fail prints err as one line that leads with the program's name, and returns code.
 func Fail(stderr io.Writer, program string, code int, err error) int {
-	fmt.Fprintf(stderr, "%s: %s\n", program, strings.Join(strings.Fields(err.Error()), " "))
+	fmt.Fprintf(stderr, "%s: %s\n", program, oneLine(err.Error()))
 	return code
+}
+
+// oneLine joins the lines of an error; what stands within a line stays as it is.
+func oneLine(text string) string {
+	var joined string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "":
+		case joined == "":
+			joined = line
+		case strings.HasSuffix(joined, ":"):
+			joined += " " + line
+		default:
+			joined += "; " + line
+		}
+	}
+	return joined
 }
 
 // Context ends with the first SIGINT or SIGTERM; the second kills, as it does by default.
@@ -76,16 +122,12 @@ func Context() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// Version is the module's version, or the revision that it was built from.
+// Version is what the build knows of the module (a release, or the revision and
+// whether it was changed) and the Go release that built it.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown)"
+	if !ok || info.Main.Version == "" {
+		return "(unknown) " + runtime.Version()
 	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return info.Main.Version
+	return info.Main.Version + " " + info.GoVersion
 }
