@@ -2,11 +2,14 @@ package victim
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"chokepoint/internal/adminapi"
 )
@@ -21,12 +24,14 @@ type listener struct {
 	closed  chan struct{}
 	once    sync.Once
 	backlog int
+	open    atomic.Int64 // connections accepted and not yet closed
 	longest atomic.Int64 // accept queue, the highest sample
+	log     *slog.Logger
 }
 
 // listen opens addr. Go listens with the system's somaxconn; a second listen(2)
 // on the same socket sets the backlog that was asked for.
-func listen(ctx context.Context, addr string, backlog, maxConnections int) (*listener, error) {
+func listen(ctx context.Context, addr string, backlog, maxConnections int, log *slog.Logger) (*listener, error) {
 	// MPTCP off: with it the kernel keeps the accept queue of another socket than
 	// the one whose state is read below.
 	var config net.ListenConfig
@@ -45,7 +50,7 @@ func listen(ctx context.Context, addr string, backlog, maxConnections int) (*lis
 		return nil, fmt.Errorf("set the accept backlog of %s to %d: %w", addr, backlog, err)
 	}
 	return &listener{
-		TCPListener: tcp, raw: raw, backlog: backlog,
+		TCPListener: tcp, raw: raw, backlog: backlog, log: log,
 		slots: make(chan struct{}, maxConnections), closed: make(chan struct{}),
 	}, nil
 }
@@ -59,7 +64,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	l.sample()
-	c, err := l.AcceptTCP()
+	c, err := l.acceptTCP()
 	if err != nil {
 		<-l.slots
 		return nil, err
@@ -70,7 +75,29 @@ func (l *listener) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
+	l.open.Add(1)
 	return &conn{TCPConn: c, raw: raw, listener: l}, nil
+}
+
+// retryPause is how long a listener that has no file for a connection waits
+// before it tries again; the connection stays in the kernel meanwhile.
+const retryPause = 50 * time.Millisecond
+
+// acceptTCP goes on when files have run out: fasthttp takes any error for the
+// end of the listener, and the service would end with its first full table.
+func (l *listener) acceptTCP() (*net.TCPConn, error) {
+	for {
+		c, err := l.AcceptTCP()
+		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
+			return c, err
+		}
+		l.log.Warn("accept: out of files; raise the hard limit (ulimit -Hn)", "error", err, "retry_in", retryPause)
+		select {
+		case <-time.After(retryPause):
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
+	}
 }
 
 func (l *listener) Close() error {
@@ -93,7 +120,7 @@ func (l *listener) stats() adminapi.ListenerStats {
 	queue, known := l.sample()
 	return adminapi.ListenerStats{
 		Known: known, AcceptQueue: queue, MaxAcceptQueue: int(l.longest.Load()), Backlog: l.backlog,
-		Drops: listenDrops(l.raw), Connections: len(l.slots), MaxConnections: cap(l.slots),
+		Drops: listenDrops(l.raw), Connections: int(l.open.Load()), MaxConnections: cap(l.slots),
 	}
 }
 
@@ -108,7 +135,10 @@ type conn struct {
 
 func (c *conn) Close() error {
 	err := c.TCPConn.Close()
-	c.once.Do(func() { <-c.listener.slots })
+	c.once.Do(func() {
+		c.listener.open.Add(-1)
+		<-c.listener.slots
+	})
 	return err
 }
 

@@ -74,7 +74,7 @@ func Start(ctx context.Context, cfg Config) (_ *Victim, err error) {
 		return nil, err
 	}
 	// Listeners first: a port in use is the cheapest thing to be wrong.
-	if v.public, err = listen(ctx, cfg.Listen, cfg.AcceptBacklog, cfg.MaxConnections); err != nil {
+	if v.public, err = listen(ctx, cfg.Listen, cfg.AcceptBacklog, cfg.MaxConnections, cfg.Logger); err != nil {
 		return nil, listenError(cfg.Listen, "-listen", err)
 	}
 	var config net.ListenConfig
