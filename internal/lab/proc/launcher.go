@@ -10,8 +10,9 @@
 //     the thread that forked the child ends (prctl(2), PR_SET_PDEATHSIG), so a
 //     Launcher starts all children from one locked OS thread.
 //   - A Reaper, a second process of the lab's own binary in a session of its
-//     own, waits for the lab to be gone and then ends what is left and removes
-//     the folders. It is what guards systems without a parent-death signal.
+//     own, waits for the lab to be gone and then ends what is left, runs the
+//     lab's last commands and removes the folders. It is what guards systems
+//     without a parent-death signal, and what is no child of the lab.
 //   - Sweep, at the next start, removes the folders of labs that died together
 //     with their reaper.
 //

@@ -40,6 +40,11 @@ func (c *Child) Usage() (Usage, error) {
 	return u, nil
 }
 
+// ReadUsage returns what a process has used that is no child of the lab, such as
+// a container's. Whoever asks must know that the pid is still that process's.
+// Linux only, else errors.ErrUnsupported.
+func ReadUsage(pid int) (Usage, error) { return readUsage(pid) }
+
 // folderPrograms are the programs that the lab runs inside its folders.
 var folderPrograms = []string{"postgres", "initdb"}
 

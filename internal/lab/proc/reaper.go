@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,7 +31,7 @@ const (
 	// readyWait bounds the wait for it.
 	readyWait = 10 * time.Second
 	// closeWait bounds the wait for a reaper's end.
-	closeWait = RemoveWait + quitGrace + 2*time.Second
+	closeWait = RemoveWait + quitGrace + lastCommandWait + 2*time.Second
 )
 
 // order is one line of JSON on the reaper's standard input. One of the fields
@@ -40,6 +41,8 @@ type order struct {
 	Forget string   `json:"forget,omitempty"` // the folder is gone already
 	Child  *process `json:"child,omitempty"`  // end it
 	Signal int      `json:"signal,omitempty"` // with this first
+	Run    []string `json:"run,omitempty"`    // run it, see LastCommand
+	Cancel []string `json:"cancel,omitempty"` // do not run it after all
 }
 
 // Reaper is the lab's side of its reaper. A nil *Reaper is one that does
@@ -162,6 +165,7 @@ func RunReaper(stdin io.Reader, stdout, stderr io.Writer) int {
 
 	folders := map[string]bool{}
 	var children []order
+	var commands [][]string
 	for in := json.NewDecoder(stdin); ; {
 		var o order
 		// The lab can die in the middle of a line; what came before still counts.
@@ -175,15 +179,20 @@ func RunReaper(stdin io.Reader, stdout, stderr io.Writer) int {
 			delete(folders, o.Forget)
 		case o.Child != nil:
 			children = append(children, o)
+		case o.Run != nil:
+			commands = append(commands, o.Run)
+		case o.Cancel != nil:
+			commands = slices.DeleteFunc(commands, func(argv []string) bool { return slices.Equal(argv, o.Cancel) })
 		}
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), RemoveWait)
+	ending, cancel := context.WithTimeout(context.Background(), RemoveWait)
 	defer cancel()
-	var errs []error
-	errs = append(errs, endChildren(ctx, children))
+	errs := []error{endChildren(ending, children), runLastCommands(commands)}
+	removing, cancel := context.WithTimeout(context.Background(), RemoveWait)
+	defer cancel()
 	for path := range folders {
-		errs = append(errs, clearFolder(ctx, path))
+		errs = append(errs, clearFolder(removing, path))
 	}
 	if err := errors.Join(errs...); err != nil {
 		fmt.Fprintln(stderr, err)

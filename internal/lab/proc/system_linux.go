@@ -77,6 +77,15 @@ func startTime(pid int) string {
 	return stat.start
 }
 
+// pidNamespace names the namespace in which this process's pid was given.
+func pidNamespace() string {
+	name, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
 // processesIn finds the processes that run from a folder: those of the programs
 // that the lab runs there (so that a shell which somebody opened in it is left
 // alone) and that either have their working folder in it or name it in their

@@ -37,6 +37,9 @@ func startTime(pid int) string {
 	return ps(pid, "lstart")
 }
 
+// pidNamespace is empty: all pids are the host's.
+func pidNamespace() string { return "" }
+
 // processesIn finds the PostgreSQL server of a folder by its postmaster.pid, if
 // the process of that number names the folder in its arguments. The server ends
 // its own children.
