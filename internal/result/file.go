@@ -48,41 +48,50 @@ func WriteJSON(path string, v any) error {
 // ReadSummary reads the summary.json of a run's folder.
 func ReadSummary(dir string) (Summary, error) {
 	var s Summary
-	err := readJSON(filepath.Join(dir, SummaryFile), SummarySchema, &s, func() string { return s.Schema })
+	err := readJSON(filepath.Join(dir, SummaryFile), SummarySchema, &s)
 	return s, err
 }
 
 // ReadManifest reads the manifest.json of a run's folder.
 func ReadManifest(dir string) (Manifest, error) {
 	var m Manifest
-	err := readJSON(filepath.Join(dir, ManifestFile), ManifestSchema, &m, func() string { return m.Schema })
+	err := readJSON(filepath.Join(dir, ManifestFile), ManifestSchema, &m)
 	return m, err
 }
 
 // ReadLoad reads a file that loadgen -json wrote.
 func ReadLoad(path string) (Load, error) {
 	var l Load
-	err := readJSON(path, LoadSchema, &l, func() string { return l.Schema })
+	err := readJSON(path, LoadSchema, &l)
 	return l, err
 }
 
 // ReadComparison reads the comparison.json of a comparison's folder.
 func ReadComparison(dir string) (Comparison, error) {
 	var c Comparison
-	err := readJSON(filepath.Join(dir, ComparisonFile), ComparisonSchema, &c, func() string { return c.Schema })
+	err := readJSON(filepath.Join(dir, ComparisonFile), ComparisonSchema, &c)
 	return c, err
 }
 
-func readJSON(path, schema string, v any, got func() string) error {
+// readJSON reads v from a file that leads with that schema. The schema is looked
+// at first: a later version may not fit v, and that is what the error should say.
+func readJSON(path, schema string, v any) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%s is not what a run writes: %w", path, err)
+	var leads struct {
+		Schema string `json:"schema"`
 	}
-	if got() != schema {
-		return fmt.Errorf("%s has schema %q, this program reads %q", path, got(), schema)
+	err = json.Unmarshal(data, &leads)
+	if err == nil && leads.Schema != schema {
+		return fmt.Errorf("%s has schema %q, this program reads %q", path, leads.Schema, schema)
+	}
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s is not what a run writes: %w", path, err)
 	}
 	return nil
 }

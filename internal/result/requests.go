@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // Request is one row of requests.csv: one arrival and what became of it. Times
-// are real; a dropped arrival has none but its due time.
+// are real, in nanoseconds in the file; a dropped arrival has none but its due
+// time, and whatever stands in the other fields is not written.
 type Request struct {
 	ID       string // <endpoint>-<index>, as the server saw it
 	Endpoint string
@@ -49,7 +52,8 @@ func WriteRequests(path string, requests []Request) error {
 	return WriteFile(path, b.Bytes())
 }
 
-// ReadRequests reads what WriteRequests wrote.
+// ReadRequests reads what WriteRequests wrote. An error names the file and, where
+// there is one, the line.
 func ReadRequests(path string) ([]Request, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -59,17 +63,24 @@ func ReadRequests(path string) ([]Request, error) {
 	r := csv.NewReader(f)
 	r.FieldsPerRecord = len(requestColumns)
 	r.ReuseRecord = true
+	header, err := r.Read()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("%s is empty; requests.csv starts with its header", path)
+	case err != nil:
+		return nil, fmt.Errorf("%s is not what loadgen -requests writes: %w", path, err)
+	case !slices.Equal(header, requestColumns):
+		return nil, fmt.Errorf("%s is not what loadgen -requests writes: line 1 is %q, want %q",
+			path, strings.Join(header, ","), strings.Join(requestColumns, ","))
+	}
 	var requests []Request
-	for first := true; ; first = false {
+	for {
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			return requests, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s is not what loadgen -requests writes: %w", path, err)
-		}
-		if first {
-			continue
 		}
 		request, err := parseRequest(row)
 		if err != nil {
