@@ -8,6 +8,7 @@ package profile
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -121,11 +122,11 @@ func (p Profile) Validate() error {
 	return nil
 }
 
-// Scaled multiplies every duration by scale, which turns scenario time into
-// real time. Counts stay.
+// Scaled multiplies every duration by scale, to the nanosecond, which turns
+// scenario time into real time. Counts stay.
 func (p Profile) Scaled(scale float64) Profile {
 	for _, d := range []*time.Duration{&p.Timeout, &p.PermitWait, &p.BreakerOpenFor, &p.MaxQueueWait} {
-		*d = time.Duration(float64(*d) * scale)
+		*d = time.Duration(math.Round(float64(*d) * scale))
 	}
 	return p
 }

@@ -37,10 +37,14 @@ func Parse(s string) (Rate, error) {
 	if err != nil {
 		return 0, fmt.Errorf("rate %q: not a number; write it as 20, 20/s, 1200/m or 72000/h", s)
 	}
-	if math.IsNaN(v) || math.IsInf(v, 0) || v <= 0 {
+	v /= per
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return 0, fmt.Errorf("rate %q: must be finite and above zero", s)
+	case v <= 0:
 		return 0, fmt.Errorf("rate %q: must be above zero", s)
 	}
-	return Rate(v / per), nil
+	return Rate(v), nil
 }
 
 // String prints the rate per second with its unit, as Parse reads it.
@@ -65,12 +69,16 @@ func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 func (r Rate) PerSecond() float64 { return float64(r) }
 
 // Count is the number of arrivals of a constant rate in the half-open window
-// [0, d): arrival i falls due at i/rate, so the count is ceil(rate x d). A
-// product within a millionth of a whole number is that number, since a decimal
-// rate and a scale are rarely exact in binary.
+// [0, d): arrival i falls due at i/rate, so the count is ceil(rate x d), and the
+// first is in any window that has a length. A product within a millionth of a
+// whole number is that number, since a decimal rate and a scale are rarely exact
+// in binary.
 func (r Rate) Count(d time.Duration) int {
+	if d <= 0 {
+		return 0
+	}
 	n := float64(r) * d.Seconds()
-	if whole := math.Round(n); math.Abs(n-whole) < 1e-6 {
+	if whole := math.Round(n); whole >= 1 && math.Abs(n-whole) < 1e-6 {
 		return int(whole)
 	}
 	return int(math.Ceil(n))
