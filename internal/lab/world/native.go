@@ -2,16 +2,10 @@ package world
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -56,7 +50,7 @@ func StartNative(ctx context.Context, cfg Config, launcher *proc.Launcher) (_ *N
 			w.Close(closing)
 		}
 	}()
-	if err := w.findPrograms(); err != nil {
+	if w.programs, w.hashes, err = findPrograms(cfg.BinDir); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join(cfg.RunDir, result.LogsDir), 0o755); err != nil {
@@ -78,44 +72,6 @@ func StartNative(ctx context.Context, cfg Config, launcher *proc.Launcher) (_ *N
 	}
 	go w.watch(watchCtx)
 	return w, nil
-}
-
-// findPrograms finds the binaries before anything is started.
-func (w *Native) findPrograms() error {
-	dir := w.cfg.BinDir
-	if dir == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		dir = filepath.Dir(self)
-	}
-	w.programs, w.hashes = map[string]string{}, map[string]string{}
-	for _, name := range []string{"loadgen", "victim", "upstream"} {
-		path := filepath.Join(dir, name)
-		if _, err := exec.LookPath(path); err != nil {
-			return fmt.Errorf("no program %s in %s; build it with make build, or name the folder with -bin-dir", name, dir)
-		}
-		hash, err := hashFile(path)
-		if err != nil {
-			return err
-		}
-		w.programs[name], w.hashes[name] = path, hash
-	}
-	return nil
-}
-
-func hashFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 func (w *Native) startStub(ctx context.Context) error {
@@ -144,25 +100,13 @@ func (w *Native) startVictim(ctx context.Context) error {
 	// By environment: the URL may hold a password, and arguments are for everyone
 	// to see.
 	env := append(os.Environ(), "DATABASE_URL="+w.database.URL())
-	env = append(env, w.victimEnv()...)
+	env = append(env, w.cfg.victimEnv()...)
 	where, err := w.startServer(ctx, "victim", args, env)
 	if err != nil {
 		return err
 	}
 	w.victimURL, w.victimAdmin = "http://"+where.Public, "http://"+where.Admin
 	return nil
-}
-
-// victimEnv sets the victim's limits, and has its dumps print goroutine labels.
-func (w *Native) victimEnv() []string {
-	env := []string{"GODEBUG=tracebacklabels=1"}
-	if w.cfg.GoMaxProcs > 0 {
-		env = append(env, "GOMAXPROCS="+strconv.Itoa(w.cfg.GoMaxProcs))
-	}
-	if w.cfg.GoMemLimit != "" {
-		env = append(env, "GOMEMLIMIT="+w.cfg.GoMemLimit)
-	}
-	return env
 }
 
 func (w *Native) startServer(ctx context.Context, name string, args, env []string) (adminapi.Listening, error) {
@@ -215,6 +159,9 @@ func (w *Native) LoadLead() time.Duration { return 500 * time.Millisecond }
 // Died implements World.
 func (w *Native) Died() <-chan Death { return w.died }
 
+// ProbeURL implements World.
+func (w *Native) ProbeURL() string { return w.victimURL }
+
 // StartLoad implements World.
 func (w *Native) StartLoad(ctx context.Context, args []string) (Load, error) {
 	child, err := w.launcher.Start(ctx, proc.Spec{
@@ -240,14 +187,9 @@ func (w *Native) Usage() map[string]proc.Usage {
 
 // Describe implements World.
 func (w *Native) Describe() Description {
-	limits := map[string]string{}
-	for _, kv := range w.victimEnv() {
-		name, value, _ := strings.Cut(kv, "=")
-		limits[name] = value
-	}
 	return Description{
 		Runtime: "native", Postgres: w.database.Version() + " (" + w.database.Source() + ")",
-		Limits: limits, Programs: w.hashes,
+		Limits: w.cfg.victimLimits(), Programs: w.hashes,
 	}
 }
 

@@ -15,9 +15,11 @@ import (
 // World is a set of running programs.
 type World interface {
 	// VictimURL is the victim's public address as the load generator sees it,
-	// without a path; VictimAdmin and StubAdmin are the admin addresses as the lab
-	// sees them, and StubURL is where the lab measures the dose.
+	// without a path; ProbeURL is the same as the lab sees it, for the probes of
+	// recovery. VictimAdmin and StubAdmin are the admin addresses as the lab sees
+	// them, and StubURL is where the lab measures the dose.
 	VictimURL() string
+	ProbeURL() string
 	VictimAdmin() string
 	StubURL() string
 	StubAdmin() string
@@ -81,6 +83,7 @@ type Description struct {
 	Postgres string            // version and where it came from, without secrets
 	Limits   map[string]string // of the victim
 	Programs map[string]string // name -> SHA-256 of the file that ran
+	Images   map[string]string // service -> id of its image; nil without containers
 }
 
 // Config says what to start.
@@ -89,6 +92,9 @@ type Config struct {
 	RunDir string
 	// BinDir holds the programs; empty means beside this one.
 	BinDir string
+	// ComposeFile is the docker-compose.yml of a world of containers; empty looks
+	// for it above BinDir and in the working folder.
+	ComposeFile string
 	// VictimArgs and StubArgs are flags of the programs, without addresses.
 	VictimArgs, StubArgs []string
 	// VictimListen, VictimAdmin, StubListen and StubAdmin are addresses; empty

@@ -1,0 +1,73 @@
+package world
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// findPrograms finds the binaries, by name, and the SHA-256 of each, before
+// anything is started. An empty folder means the one that this program is in.
+func findPrograms(dir string) (paths, hashes map[string]string, err error) {
+	if dir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, nil, err
+		}
+		dir = filepath.Dir(self)
+	}
+	paths, hashes = map[string]string{}, map[string]string{}
+	for _, name := range []string{"loadgen", "victim", "upstream"} {
+		path := filepath.Join(dir, name)
+		if _, err := exec.LookPath(path); err != nil {
+			return nil, nil, fmt.Errorf("no program %s in %s; build it with make build, or name the folder with -bin-dir", name, dir)
+		}
+		hash, err := hashFile(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		paths[name], hashes[name] = path, hash
+	}
+	return paths, hashes, nil
+}
+
+func hashFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// victimEnv sets the victim's limits, and has its dumps print goroutine labels.
+func (c Config) victimEnv() []string {
+	env := []string{"GODEBUG=tracebacklabels=1"}
+	if c.GoMaxProcs > 0 {
+		env = append(env, "GOMAXPROCS="+strconv.Itoa(c.GoMaxProcs))
+	}
+	if c.GoMemLimit != "" {
+		env = append(env, "GOMEMLIMIT="+c.GoMemLimit)
+	}
+	return env
+}
+
+// victimLimits is victimEnv by name.
+func (c Config) victimLimits() map[string]string {
+	limits := map[string]string{}
+	for _, kv := range c.victimEnv() {
+		name, value, _ := strings.Cut(kv, "=")
+		limits[name] = value
+	}
+	return limits
+}
