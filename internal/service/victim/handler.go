@@ -47,6 +47,10 @@ func (v *Victim) handle(ctx *fasthttp.RequestCtx) {
 		// The client has gone: there is nobody to answer.
 		r.fail(statusClientClosedRequest, "abandoned_by_client", "")
 		ctx.SetConnectionClose()
+	case errors.Is(err, pool.ErrClosed):
+		r.spent.queue = time.Since(r.received)
+		r.fail(fasthttp.StatusServiceUnavailable, adminapi.CauseOverloaded, "the service is shutting down")
+		ctx.SetConnectionClose()
 	case err != nil:
 		r.spent.queue = time.Since(r.received)
 		r.fail(fasthttp.StatusServiceUnavailable, adminapi.CauseOverloaded, "no worker became free in time")

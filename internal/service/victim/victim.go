@@ -151,8 +151,13 @@ func (v *Victim) Close(ctx context.Context) {
 	if v.upstream != nil {
 		v.upstream.Close()
 	}
-	if v.database != nil && ctx.Err() == nil {
+	switch {
+	case v.database == nil:
+	case ctx.Err() == nil:
 		v.database.Close()
+	default:
+		// It waits for the connections that held workers still use.
+		go v.database.Close()
 	}
 }
 
