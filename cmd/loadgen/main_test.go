@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"chokepoint/internal/cli"
+	"chokepoint/internal/cli/clitest"
 	"chokepoint/internal/load/latency"
 	"chokepoint/internal/result"
 )
@@ -48,35 +49,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NEXT", time.Now().Add(5*time.Second).Format(time.RFC3339Nano))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "empty": empty},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits, "empty": empty},
 	})
-}
-
-// exits CODE COMMAND... runs COMMAND and checks its exit code. A failure or a
-// usage error must say so in exactly one line of stderr and nothing on stdout.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND...")
-	}
-	err := ts.Exec(args[1], args[2:]...)
-	code := "0"
-	if exit, ok := err.(*exec.ExitError); ok {
-		code = strconv.Itoa(exit.ExitCode())
-	} else if err != nil {
-		ts.Fatalf("%v", err)
-	}
-	if code != args[0] {
-		ts.Fatalf("exit code %s, want %s", code, args[0])
-	}
-	if code != strconv.Itoa(cli.ExitFailure) && code != strconv.Itoa(cli.ExitUsage) {
-		return
-	}
-	if lines := strings.Count(ts.ReadFile("stderr"), "\n"); lines != 1 {
-		ts.Fatalf("%d lines on stderr, want 1", lines)
-	}
-	if out := ts.ReadFile("stdout"); out != "" {
-		ts.Fatalf("stdout is not empty: %q", out)
-	}
 }
 
 // empty FOLDER checks that nothing is in a folder, hidden files included.

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/cli"
+	"chokepoint/internal/cli/clitest"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -44,30 +44,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TAKEN", taken.Addr().String())
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits},
 	})
-}
-
-// exits CODE COMMAND... runs COMMAND and checks its exit code and, if that is
-// not 0, that it wrote exactly one line to stderr and none to stdout.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND...")
-	}
-	err := ts.Exec(args[1], args[2:]...)
-	code := "0"
-	if exit, ok := err.(*exec.ExitError); ok {
-		code = strconv.Itoa(exit.ExitCode())
-	} else if err != nil {
-		ts.Fatalf("%v", err)
-	}
-	if code != args[0] {
-		ts.Fatalf("exit code %s, want %s", code, args[0])
-	}
-	stdout, stderr := ts.ReadFile("stdout"), ts.ReadFile("stderr")
-	if code != "0" && (stdout != "" || strings.Count(stderr, "\n") != 1) {
-		ts.Fatalf("stdout %q and stderr %q, want nothing and one line", stdout, stderr)
-	}
 }
 
 // stub is a stub in a process of its own.

@@ -97,7 +97,7 @@ func Parse(s string) (Delay, error) {
 	case "file":
 		sample, err = parseFile(rest)
 	default:
-		err = fmt.Errorf("unknown distribution %q; use a duration, uniform:, lognormal: or file:", kind)
+		err = fmt.Errorf("unknown distribution %q; use a duration, uniform:LOW..HIGH, lognormal:p50=D,p99=D or file:PATH", kind)
 	}
 	if err != nil {
 		return Delay{}, fmt.Errorf("delay %q: %w", s, err)

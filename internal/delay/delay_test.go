@@ -81,7 +81,7 @@ func TestParseErrors(t *testing.T) {
 		{"30", `"30" is not a duration; write it with a unit`},
 		{"-1s", "-1s is negative"},
 		{"25h", "above the longest delay, 24h"},
-		{"normal:1s", `unknown distribution "normal"; use a duration, uniform:, lognormal: or file:`},
+		{"normal:1s", `unknown distribution "normal"; use a duration, uniform:LOW..HIGH, lognormal:p50=D,p99=D or file:PATH`},
 		{"uniform:", "no range; write it as uniform:10ms..50ms"},
 		{"uniform:10ms", "no range"},
 		{"uniform:50ms..10ms", "50ms is above 10ms; write the smaller one first"},

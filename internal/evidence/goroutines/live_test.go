@@ -84,8 +84,11 @@ func (l *live) deep(n int) {
 	<-l.release
 }
 func generic[T any](release chan T) { <-release }
-func mutexWait(mu *sync.Mutex)      { mu.Lock(); mu.Unlock() }
-func connRead(c net.Conn)           { c.Read(make([]byte, 1)) }
+func mutexWait(mu *sync.Mutex) {
+	mu.Lock()
+	defer mu.Unlock()
+}
+func connRead(c net.Conn) { c.Read(make([]byte, 1)) }
 func waitGroupWait(wg *sync.WaitGroup) {
 	wg.Wait()
 }

@@ -85,15 +85,23 @@ func keysOf[V any](runs []result.Summary, of func(result.Summary) map[string]V) 
 
 // pointsOf lists the dump points in the order in which they were first taken.
 func pointsOf(runs []result.Summary) []string {
-	var points []string
+	return distinct(runs,
+		func(s result.Summary) []result.Dump { return s.Dumps },
+		func(d result.Dump) string { return d.Point })
+}
+
+// distinct lists what the items of the runs are called, each name once, in the
+// order in which they first appear.
+func distinct[T any](runs []result.Summary, items func(result.Summary) []T, name func(T) string) []string {
+	var names []string
 	for _, s := range runs {
-		for _, d := range s.Dumps {
-			if !slices.Contains(points, d.Point) {
-				points = append(points, d.Point)
+		for _, item := range items(s) {
+			if n := name(item); !slices.Contains(names, n) {
+				names = append(names, n)
 			}
 		}
 	}
-	return points
+	return names
 }
 
 func endpointFigures(name string, runs []result.Summary) []figure {
@@ -236,13 +244,7 @@ func serverFigures(runs []result.Summary) []figure {
 }
 
 func baselinesOf(runs []result.Summary) []string {
-	var names []string
-	for _, s := range runs {
-		for _, b := range s.Baselines {
-			if !slices.Contains(names, b.Name) {
-				names = append(names, b.Name)
-			}
-		}
-	}
-	return names
+	return distinct(runs,
+		func(s result.Summary) []result.Baseline { return s.Baselines },
+		func(b result.Baseline) string { return b.Name })
 }

@@ -54,16 +54,17 @@ func readStat(pid int) (processStat, error) {
 	if len(fields) < 20 {
 		return processStat{}, fmt.Errorf("/proc/%d/stat: %d fields after the name, want 20 or more", pid, len(fields))
 	}
-	user, errUser := strconv.ParseFloat(fields[14-3], 64)
-	system, errSystem := strconv.ParseFloat(fields[15-3], 64)
+	field := func(number int) string { return fields[number-3] } // as proc(5) counts
+	user, errUser := strconv.ParseFloat(field(14), 64)
+	system, errSystem := strconv.ParseFloat(field(15), 64)
 	if err := errors.Join(errUser, errSystem); err != nil {
 		return processStat{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
 	}
 	return processStat{
 		name:  string(data[open+1 : end]),
-		state: fields[3-3],
+		state: field(3),
 		cpu:   (user + system) / ticksPerSecond,
-		start: fields[22-3],
+		start: field(22),
 	}, nil
 }
 

@@ -128,7 +128,7 @@ var (
 func (c Config) Validate() error {
 	switch {
 	case len(c.Endpoints) == 0:
-		return errors.New("no endpoint: give a URL, or -endpoint name=...,url=...,rate=...")
+		return errors.New("no endpoint: give a URL and -rate, or -endpoint name=fast,url=URL,rate=20/s")
 	case c.Duration <= 0:
 		return fmt.Errorf("duration %v must be above zero", c.Duration)
 	case c.Duration > maxDuration:
