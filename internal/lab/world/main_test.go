@@ -1,0 +1,11 @@
+//go:build !compose
+
+package world
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
