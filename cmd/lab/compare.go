@@ -48,6 +48,7 @@ func compareProfiles(ctx context.Context, args []string, stdout, stderr io.Write
 		return cli.ExitUsage, err
 	}
 	out := &output{stdout, stderr, time.Now()}
+	defer out.announceStop(ctx)()
 	l, err := lab.Open(ctx, s.ResultsDir, out.progress)
 	if err != nil {
 		return cli.ExitFailure, err

@@ -30,6 +30,13 @@ type output struct {
 	started        time.Time
 }
 
+// announceStop tells the user, once ctx is done, that the signal has arrived.
+func (o *output) announceStop(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		o.progress("%v: stopping everything; once more kills", context.Cause(ctx))
+	})
+}
+
 // progress prints one line to stderr, with the time since the start.
 func (o *output) progress(format string, args ...any) {
 	fmt.Fprintf(o.stderr, "%6.1fs  %s\n", time.Since(o.started).Seconds(), fmt.Sprintf(format, args...))
@@ -49,6 +56,7 @@ func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (
 		return cli.ExitUsage, err
 	}
 	out := &output{stdout, stderr, time.Now()}
+	defer out.announceStop(ctx)()
 	l, err := lab.Open(ctx, s.ResultsDir, out.progress)
 	if err != nil {
 		return cli.ExitFailure, err

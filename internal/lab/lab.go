@@ -42,7 +42,7 @@ func Open(ctx context.Context, resultsDir string, progress func(format string, a
 	if err := writable(resultsDir); err != nil {
 		return nil, err
 	}
-	for _, place := range []struct{ parent, prefix string }{{os.TempDir(), pgserver.FolderPrefix}, {resultsDir, runFolderPrefix}} {
+	for _, place := range []struct{ parent, prefix string }{{os.TempDir(), pgserver.FolderPrefix}, {resultsDir, runFolderPrefix}, {resultsDir, comparisonFolderPrefix}} {
 		removed, err := proc.Sweep(ctx, place.parent, place.prefix)
 		for _, path := range removed {
 			progress("swept %s, which a dead lab had left", path)

@@ -165,27 +165,51 @@ func (b *bench) checkNothingLeft() {
 	}
 }
 
-// left lists temporary folders and processes of the bench. A process is known by
-// its environment (TMPDIR is the bench's own) or, where that cannot be read, by
-// its arguments.
+// left lists temporary folders and processes of the bench.
 func (b *bench) left() []string {
 	var left []string
 	for _, pattern := range []string{filepath.Join(b.tmp, "*"), filepath.Join(b.results, ".*")} {
 		found, _ := filepath.Glob(pattern)
 		left = append(left, found...)
 	}
+	for pid, arguments := range b.processes() {
+		left = append(left, fmt.Sprint(pid, " ", arguments))
+	}
+	return left
+}
+
+// processes are the arguments of every process of the bench, by pid. One is
+// known by its environment (TMPDIR is the bench's own) or, since a server gets
+// another environment and rewrites its arguments, by these or its working folder.
+func (b *bench) processes() map[int][]string {
+	found := map[int][]string{}
 	procs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, proc := range procs {
-		if pid, _ := strconv.Atoi(filepath.Base(proc)); pid == os.Getpid() {
+		pid, _ := strconv.Atoi(filepath.Base(proc))
+		if pid == os.Getpid() {
 			continue
 		}
 		environ, _ := os.ReadFile(filepath.Join(proc, "environ"))
 		cmdline, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
-		if bytes.Contains(environ, []byte("TMPDIR="+b.tmp)) || bytes.Contains(cmdline, []byte(b.tmp)) {
-			left = append(left, filepath.Base(proc)+" "+strings.ReplaceAll(string(cmdline), "\x00", " "))
+		cwd, _ := os.Readlink(filepath.Join(proc, "cwd"))
+		if bytes.Contains(environ, []byte("TMPDIR="+b.tmp)) || bytes.Contains(cmdline, []byte(b.tmp)) || strings.HasPrefix(cwd, b.tmp) {
+			found[pid] = strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
 		}
 	}
-	return left
+	return found
+}
+
+// child is the pid of one of the lab's programs: the server itself in the case
+// of postgres, whose own children show a title and no path.
+func (b *bench) child(name string) int {
+	b.t.Helper()
+	for pid, arguments := range b.processes() {
+		if filepath.Base(arguments[0]) == name && len(arguments) > 1 {
+			return pid
+		}
+	}
+	b.t.Fatalf("no process %s; there are %v", name, b.processes())
+	return 0
 }
 
 // oneLine fails unless stderr ends in one line of the lab that contains want.

@@ -282,6 +282,7 @@ func (e *evidence) validity(sum result.Summary) result.Validity {
 	if e.ended != nil {
 		v.Reasons = append(v.Reasons, "the run ended early: "+e.ended.Error())
 	}
+	v.Reasons = append(v.Reasons, e.faults...)
 	if e.load == nil {
 		v.Reasons = append(v.Reasons, "no load was measured")
 		return v
@@ -291,7 +292,9 @@ func (e *evidence) validity(sum result.Summary) result.Validity {
 	if e.lagged() {
 		v.Reasons[len(v.Reasons)-1] += e.crowding(sum.Children)
 	}
-	v.Reasons = append(v.Reasons, reconcile(e.requests, e.seen, e.final != nil)...)
+	if e.requests != nil || !e.loaded() {
+		v.Reasons = append(v.Reasons, reconcile(e.requests, e.seen, e.final != nil)...)
+	}
 	if sum.Pool.AcceptDrops > 0 {
 		v.Reasons = append(v.Reasons, fmt.Sprintf("the victim's accept queue overflowed: %d connection attempts were dropped by the kernel", sum.Pool.AcceptDrops))
 	}

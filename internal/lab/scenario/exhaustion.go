@@ -61,7 +61,8 @@ type evidence struct {
 	describe   world.Description
 	events     []result.Event
 	warnings   []string
-	ended      error // why the run ended early; nil if it did not
+	faults     []string // of the evidence: what should be in it and is not
+	ended      error    // why the run ended early; nil if it did not
 }
 
 // Outcome is what a run has given.
@@ -73,7 +74,7 @@ type Outcome struct {
 // Into runs the scenario with dir as its folder and fills it, but for summary,
 // manifest and report. The summary is complete also when the run was cut short:
 // then it is invalid and says why. The error is of what kept the run from being
-// one at all: nothing was measured.
+// one at all: nothing was measured; it is ErrInterrupted if that was ctx.
 func (r *Run) Into(ctx context.Context, dir string) (Outcome, error) {
 	s := &r.Settings
 	config, err := s.model()
@@ -93,18 +94,17 @@ func (r *Run) Into(ctx context.Context, dir string) (Outcome, error) {
 	e.via = cfg.Via()
 	w, err := r.Start(ctx, cfg)
 	if err != nil {
+		if ctx.Err() != nil {
+			err = beforeTheLoad(interruption(ctx))
+		}
 		return Outcome{}, err
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-		defer cancel()
-		if err := w.Close(closing); err != nil {
-			r.Progress("stopping: %v", err)
-		}
-	}()
+	defer r.close(ctx, w)
 	e.describe = w.Describe()
 
-	running, cancel := context.WithCancelCause(ctx)
+	// Not ctx's own child: it would end with ctx's cause, which does not say what
+	// it means to the run.
+	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	stopWatching := make(chan struct{})
 	defer close(stopWatching)
@@ -113,24 +113,57 @@ func (r *Run) Into(ctx context.Context, dir string) (Outcome, error) {
 		case death := <-w.Died():
 			cancel(errors.New(death.String()))
 		case <-ctx.Done():
-			cancel(ErrInterrupted)
+			cancel(interruption(ctx))
 		case <-stopWatching:
 		}
 	}()
 	o := newObserver()
 	defer o.close()
-	phases := &phases{run: r, e: e, world: w, observer: o, dir: dir}
+	phases := &phases{run: r, e: e, world: w, observer: o, dir: dir, end: cancel}
 	if err := phases.all(running); err != nil {
 		e.ended = err
 		if cause := context.Cause(running); cause != nil {
 			e.ended = cause
 		}
 	}
-	if e.load == nil && errors.Is(e.ended, ErrInterrupted) {
-		return Outcome{}, fmt.Errorf("%w before the load: nothing was measured", ErrInterrupted)
+	if errors.Is(e.ended, ErrInterrupted) && !e.loaded() {
+		return Outcome{}, beforeTheLoad(e.ended)
 	}
+	r.Progress("writing the result")
 	summary, err := e.write(dir)
 	return Outcome{summary, e.describe}, err
+}
+
+// interruption says that ctx is done, and by what: "interrupted (interrupt
+// signal received)".
+func interruption(ctx context.Context) error {
+	return fmt.Errorf("%w (%w)", ErrInterrupted, context.Cause(ctx))
+}
+
+func beforeTheLoad(err error) error {
+	return fmt.Errorf("%w before the load: nothing was measured", err)
+}
+
+// close stops the world, also when ctx is done.
+func (r *Run) close(ctx context.Context, w world.World) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	if err := w.Close(closing); err != nil {
+		r.Progress("stopping: %v", err)
+	}
+}
+
+// loaded reports whether any request of the load fell due.
+func (e *evidence) loaded() bool {
+	if e.load == nil {
+		return false
+	}
+	for _, endpoint := range e.load.Endpoints {
+		if endpoint.Scheduled > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // world is the configuration of what the run needs, in real time.
@@ -162,8 +195,7 @@ func (s *Settings) world(dir string) world.Config {
 func formatFloat(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // preflight finds out before anything runs whether the processes may open as
-// many files as they will need. Go raises the soft limit to the hard one at a
-// program's start, so the hard one counts.
+// many files as they will need.
 func (s *Settings) preflight() error {
 	var inFlight int
 	for _, stream := range []struct {
@@ -187,6 +219,7 @@ type phases struct {
 	world    world.World
 	observer *observer
 	dir      string
+	end      context.CancelCauseFunc // ends the run, and says why
 }
 
 // all runs every phase. It returns at the first that could not end.
@@ -212,7 +245,7 @@ func (p *phases) event(at time.Time, name, detail string) {
 // baselines measures /fast in peace: at the published rate, and at the load's own.
 func (p *phases) baselines(ctx context.Context) error {
 	s := p.e.settings
-	length := max(s.real(s.BaselineDuration), baselineFloor)
+	length := s.baselineLength()
 	for _, b := range []struct {
 		name string
 		rate float64
@@ -273,9 +306,18 @@ func (p *phases) await(ctx context.Context, load world.Load, path string) (*resu
 	case errors.Is(err, os.ErrNotExist) && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("the load generator wrote no result (exit code %d): %v", load.ExitCode(), load.LastLog(3))
+		return nil, fmt.Errorf("%s, without a result", generatorDeath(load))
 	case err != nil:
-		return nil, err
+		return nil, fmt.Errorf("the load generator's result: %w", err)
 	}
 	return &l, nil
+}
+
+// generatorDeath tells how a load generator ended that should not have.
+func generatorDeath(load world.Load) world.Death {
+	status := fmt.Sprintf("exit status %d", load.ExitCode())
+	if load.ExitCode() < 0 {
+		status = "killed by a signal"
+	}
+	return world.Death{Name: "loadgen", Status: status, Log: load.LastLog(5)}
 }

@@ -2,12 +2,14 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"chokepoint/internal/adminapi"
+	"chokepoint/internal/cli"
 	"chokepoint/internal/evidence/queueing"
 	"chokepoint/internal/lab/proc"
 	"chokepoint/internal/lab/world"
@@ -37,6 +39,7 @@ func (p *phases) loaded(ctx context.Context) error {
 		stopSampling()
 		background.Wait()
 		p.e.samples = sampler.all()
+		p.e.faults = append(p.e.faults, sampler.faults(min(s.real(s.Duration), time.Since(loadOn)))...)
 	}()
 
 	load, err := p.world.StartLoad(ctx, p.loadArgs(loadOn))
@@ -45,14 +48,30 @@ func (p *phases) loaded(ctx context.Context) error {
 	}
 	p.progress("load: %v/s to /fast and %v/s to /upstream for %v", s.realRate(s.FastRate).PerSecond(), s.realRate(s.UpstreamRate).PerSecond(), s.real(s.Duration))
 	background.Go(func() { p.measureDose(sampling, loadOn) })
+	background.Go(func() { p.watchGenerator(sampling, load) })
 
-	dumpErr := p.observeLoad(ctx, points, loadOff, sampler)
+	observeErr := p.observeLoad(ctx, points, loadOff, sampler)
 	loadErr := p.finishLoad(ctx, load)
 	p.collect(ctx)
-	if loadErr != nil {
-		return loadErr
+	if observeErr != nil {
+		return observeErr
 	}
-	return dumpErr
+	return loadErr
+}
+
+// watchGenerator ends the run if the load generator ends otherwise than with a
+// result.
+func (p *phases) watchGenerator(ctx context.Context, load world.Load) {
+	select {
+	case <-load.Done():
+	case <-ctx.Done():
+		return
+	}
+	switch load.ExitCode() {
+	case cli.ExitOK, cli.ExitInvalid:
+	default:
+		p.end(errors.New(generatorDeath(load).String()))
+	}
 }
 
 // loadArgs are the arguments of the load generator.
@@ -73,8 +92,8 @@ func (p *phases) loadArgs(loadOn time.Time) []string {
 	return args
 }
 
-// observeLoad takes the dumps at their moments and watches for recovery. It
-// returns early with ctx, or with the first dump that could not be taken.
+// observeLoad takes the dumps at their moments and watches for recovery. Its
+// error is that of ctx.
 func (p *phases) observeLoad(ctx context.Context, points []queueing.DumpPoint, loadOff time.Time, sampler *sampler) error {
 	s := p.e.settings
 	before := p.world.Usage()
@@ -95,7 +114,7 @@ func (p *phases) observeLoad(ctx context.Context, points []queueing.DumpPoint, l
 		}
 		p.e.recovery = w.run(ctx, s.scenarioSeconds)
 	})
-	err := p.takeDumps(ctx, points)
+	p.takeDumps(ctx, points)
 	watch.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -106,7 +125,7 @@ func (p *phases) observeLoad(ctx context.Context, points []queueing.DumpPoint, l
 		p.event(loadOff.Add(s.real(time.Duration(*seconds*float64(time.Second)))), "recovered", "")
 		p.progress("recovered %.1f s after the load (scenario time)", *seconds)
 	}
-	return err
+	return nil
 }
 
 func (p *phases) baselineP95() float64 {
@@ -117,25 +136,30 @@ func (p *phases) baselineP95() float64 {
 	return p95
 }
 
-// takeDumps takes each dump at its moment.
-func (p *phases) takeDumps(ctx context.Context, points []queueing.DumpPoint) error {
+// takeDumps takes each dump at its moment. One that fails is a fault of the
+// evidence; those after it are still worth having.
+func (p *phases) takeDumps(ctx context.Context, points []queueing.DumpPoint) {
+	fault := func(err error) {
+		if err != nil && ctx.Err() == nil {
+			p.progress("%v", err)
+			p.e.faults = append(p.e.faults, err.Error())
+		}
+	}
 	for i, point := range points {
 		if !sleepUntil(ctx, p.e.loadOn.Add(p.e.settings.real(point.At))) {
-			return context.Cause(ctx)
+			return
 		}
 		d, window, err := p.observer.dump(ctx, p.world.VictimAdmin(), p.dir, i+1, point.Name)
 		if err != nil {
-			return err
+			fault(err)
+			continue
 		}
 		d.AtS = p.e.settings.scenarioSeconds(window[0].Sub(p.e.loadOn))
 		p.e.dumps, p.e.windows = append(p.e.dumps, d), append(p.e.windows, window)
 		p.e.events = append(p.e.events, result.Event{AtS: d.AtS, Name: "dump", Detail: d.Point, PauseMS: d.PauseMS})
 		p.progress("dump %s: %d workers, %d in the upstream read, %d queued", d.Point, d.Workers, d.Where["upstream_read"], d.Queued)
-		if err := p.observer.metrics(ctx, p.world.VictimAdmin(), p.dir, "victim-"+point.Name); err != nil {
-			return err
-		}
+		fault(p.observer.metrics(ctx, p.world.VictimAdmin(), p.dir, "victim-"+point.Name))
 	}
-	return nil
 }
 
 // finishLoad waits for the load generator and reads what it wrote.
@@ -145,14 +169,20 @@ func (p *phases) finishLoad(ctx context.Context, load world.Load) error {
 		return err
 	}
 	p.e.load = l
-	p.e.requests, err = result.ReadRequests(filepath.Join(p.dir, result.RequestsFile))
-	return err
+	if p.e.requests, err = result.ReadRequests(filepath.Join(p.dir, result.RequestsFile)); err != nil {
+		p.e.faults = append(p.e.faults, "the load generator's rows: "+err.Error())
+	}
+	return nil
 }
 
 // collect asks the servers for their counts at the end. What a dead server
 // cannot tell any more is missing from the evidence, and said to be.
 func (p *phases) collect(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+	patience := askTimeout
+	if ctx.Err() != nil {
+		patience = hurriedAskTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	miss := func(err error) {
 		if err != nil {

@@ -26,7 +26,9 @@ const (
 	// askTimeout bounds a question to an admin listener, which never waits for
 	// the pool; a full dump of 100,000 goroutines takes some seconds.
 	askTimeout = 10 * time.Second
-	maxAnswer  = 512 << 20
+	// hurriedAskTimeout bounds what is still asked when the run has been stopped.
+	hurriedAskTimeout = 3 * time.Second
+	maxAnswer         = 512 << 20
 )
 
 func newObserver() *observer {

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -23,7 +24,8 @@ type sampler struct {
 
 	mu      sync.Mutex
 	samples []sample
-	failed  error // the last question that got no answer
+	failed  int   // questions that got no answer
+	failure error // of the last of them
 }
 
 // run samples until ctx is done. Each sample is taken at its own due time: a
@@ -50,7 +52,8 @@ func (s *sampler) take(ctx context.Context) {
 	defer s.mu.Unlock()
 	if err != nil {
 		if ctx.Err() == nil {
-			s.failed = err
+			s.failed++
+			s.failure = err
 		}
 		return
 	}
@@ -71,6 +74,38 @@ func (s *sampler) all() []sample {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]sample(nil), s.samples...)
+}
+
+// Bounds on the time between two samples under load, above which the timeline
+// has a hole: a crowded machine may delay a sample, real.
+const (
+	maxGapTicks = 10
+	minGap      = 2 * time.Second
+)
+
+// faults says what the samples do not show of the load until then.
+func (s *sampler) faults(until time.Duration) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var faults []string
+	if s.failed > 0 {
+		faults = append(faults, fmt.Sprintf("the victim did not answer %d of %d questions for its state, the last: %v", s.failed, s.failed+len(s.samples), s.failure))
+	}
+	var at, gap, last time.Duration
+	reach := func(moment time.Duration) {
+		if moment-last > gap {
+			at, gap = last, moment-last
+		}
+		last = max(last, moment)
+	}
+	for _, sample := range s.samples {
+		reach(min(sample.at, until))
+	}
+	reach(until)
+	if gap > max(maxGapTicks*s.tick, minGap) {
+		faults = append(faults, fmt.Sprintf("the victim's state is not known for %v from %v into the load on", gap.Round(time.Millisecond), at.Round(time.Millisecond)))
+	}
+	return faults
 }
 
 // sleepUntil reports false if ctx was done first.

@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,6 +62,15 @@ type Settings struct {
 
 const (
 	minScale = 0.05
+	// maxArrivals bounds the requests to one endpoint: model and generator keep a
+	// record of each in memory.
+	maxArrivals = 2_000_000
+	// maxWorkers and maxConnections bound what the victim makes room for.
+	maxWorkers     = 100_000
+	maxConnections = 1_000_000
+	// maxDatabaseConns is what a PostgreSQL takes without being told to (its
+	// max_connections is 100, of which 3 are for superusers).
+	maxDatabaseConns = 90
 	// baselineFloor is the shortest baseline: 300 requests at 100/s.
 	baselineFloor = 3 * time.Second // real
 	// tickFloor bounds the sampling: real, once a scenario second above it.
@@ -149,6 +160,19 @@ func (s *Settings) Validate() error {
 			return fmt.Errorf("-%s %v: want more than 0s", d.flag, d.value)
 		}
 	}
+	if err := s.validateArrivals(); err != nil {
+		return err
+	}
+	if err := s.validateFault(); err != nil {
+		return err
+	}
+	for _, a := range []struct{ flag, value string }{
+		{"victim-listen", s.VictimListen}, {"victim-admin", s.VictimAdmin}, {"stub-listen", s.StubListen}, {"stub-admin", s.StubAdmin},
+	} {
+		if _, err := net.ResolveTCPAddr("tcp", a.value); err != nil {
+			return fmt.Errorf("-%s %q: want host:port, such as 127.0.0.1:8080; port 0 takes a free one", a.flag, a.value)
+		}
+	}
 	switch {
 	case !(s.Scale >= minScale && s.Scale <= 1):
 		return fmt.Errorf("-scale %v: want %v to 1; below it the machine's own milliseconds would be the result", s.Scale, minScale)
@@ -156,18 +180,18 @@ func (s *Settings) Validate() error {
 		return fmt.Errorf("-arrivals %q: want constant or poisson", s.Arrivals)
 	case s.Runtime != "native" && s.Runtime != "compose":
 		return fmt.Errorf("-runtime %q: want native or compose", s.Runtime)
-	case s.Workers < 0:
-		return fmt.Errorf("-workers %d: want at least 1, or 0 to compute it", s.Workers)
+	case s.Workers < 0 || s.Workers > maxWorkers:
+		return fmt.Errorf("-workers %d: want 1 to %d, or 0 to compute it", s.Workers, maxWorkers)
 	case s.RecoveryWait < 0:
 		return fmt.Errorf("-recovery-wait %v: want 0s or more", s.RecoveryWait)
-	case s.MinWorkers < 0 || s.MaxWorkers < 1 || s.MinWorkers > s.MaxWorkers:
-		return fmt.Errorf("-min-workers %d, -max-workers %d: want 0 <= min <= max and max >= 1", s.MinWorkers, s.MaxWorkers)
+	case s.MinWorkers < 0 || s.MaxWorkers < 1 || s.MinWorkers > s.MaxWorkers || s.MaxWorkers > maxWorkers:
+		return fmt.Errorf("-min-workers %d, -max-workers %d: want 0 <= min <= max and 1 <= max <= %d", s.MinWorkers, s.MaxWorkers, maxWorkers)
 	case s.AcceptBacklog < 1:
 		return fmt.Errorf("-accept-backlog %d: want at least 1", s.AcceptBacklog)
-	case s.MaxConnections < 1:
-		return fmt.Errorf("-max-connections %d: want at least 1", s.MaxConnections)
-	case s.DatabaseConns < 1:
-		return fmt.Errorf("-database-conns %d: want at least 1", s.DatabaseConns)
+	case s.MaxConnections < 1 || s.MaxConnections > maxConnections:
+		return fmt.Errorf("-max-connections %d: want 1 to %d", s.MaxConnections, maxConnections)
+	case s.DatabaseConns < 1 || s.DatabaseConns > maxDatabaseConns:
+		return fmt.Errorf("-database-conns %d: want 1 to %d", s.DatabaseConns, maxDatabaseConns)
 	case s.GoMaxProcs < 0:
 		return fmt.Errorf("-gomaxprocs %d: want at least 1, or 0 for the machine's own", s.GoMaxProcs)
 	case !validMemLimit(s.GoMemLimit):
@@ -178,6 +202,45 @@ func (s *Settings) Validate() error {
 		return errors.New("-toxiproxy adds one fixed latency: it goes with a constant -delay and without -fault")
 	case s.Runtime == "compose" && s.ToxiproxyURL != "":
 		return errors.New("-toxiproxy goes with -runtime native only")
+	}
+	return nil
+}
+
+// validateArrivals bounds how many requests each stream makes: one at least, or
+// there is nothing to measure.
+func (s *Settings) validateArrivals() error {
+	for _, stream := range []struct {
+		flag     string
+		rate     rate.Rate
+		duration time.Duration
+	}{
+		{"fast-rate", s.FastRate, s.Duration}, {"upstream-rate", s.UpstreamRate, s.Duration},
+		{"baseline-rate", s.BaselineRate, s.baselineLength()},
+	} {
+		if n := stream.rate.PerSecond() * stream.duration.Seconds(); n > maxArrivals {
+			return fmt.Errorf("-%s %s for %v is %.4g requests: want at most %d; lower the rate or shorten the duration", stream.flag, stream.rate, stream.duration, n, maxArrivals)
+		} else if n < 1 {
+			return fmt.Errorf("-%s %s for %v is not one request; raise the rate or lengthen the duration", stream.flag, stream.rate, stream.duration)
+		}
+	}
+	return nil
+}
+
+// baselineLength is how long each baseline lasts, in real time.
+func (s *Settings) baselineLength() time.Duration {
+	return max(s.real(s.BaselineDuration), baselineFloor)
+}
+
+func (s *Settings) validateFault() error {
+	known := []adminapi.Fault{
+		adminapi.FaultNone, adminapi.FaultError, adminapi.FaultHang, adminapi.FaultClose, adminapi.FaultCloseMid,
+		adminapi.FaultReset, adminapi.FaultResetMid, adminapi.FaultRefuse, adminapi.FaultTLSHang,
+	}
+	if !slices.Contains(known, adminapi.Fault(s.Fault)) {
+		return fmt.Errorf("-fault %q: want one of %s; none without it", s.Fault, strings.Trim(fmt.Sprint(known[1:]), "[]"))
+	}
+	if !(s.FaultRate >= 0 && s.FaultRate <= 1) {
+		return fmt.Errorf("-fault-rate %v: want a share from 0 to 1", s.FaultRate)
 	}
 	return nil
 }
