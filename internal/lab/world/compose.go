@@ -192,30 +192,42 @@ func (w *Compose) startServices(ctx context.Context) error {
 // up starts services and follows their logs.
 func (w *Compose) up(ctx context.Context, services ...string) error {
 	args := append(w.composeArgs(), "up", "--detach", "--no-build", "--no-deps")
-	if err := w.do(ctx, "compose up", append(args, services...)); err != nil {
-		return err
+	upErr := w.do(ctx, "compose up", append(args, services...))
+	if ctx.Err() != nil {
+		return upErr
 	}
 	ids, err := w.engine.services(ctx, w.project)
 	if err != nil {
-		return err
+		return errors.Join(upErr, err)
 	}
+	ended := false
 	for _, name := range services {
 		if ids[name] == "" {
-			return fmt.Errorf("%s has no service %s", w.composeFile, name)
+			continue
 		}
-		if w.containers[name], err = w.engine.inspect(ctx, ids[name]); err != nil {
-			return err
+		c, err := w.engine.inspect(ctx, ids[name])
+		if err != nil {
+			return errors.Join(upErr, err)
+		}
+		w.containers[name] = c
+		if c.State.Status == "created" {
+			continue
 		}
 		// docker logs ends when the container does.
 		follower, err := w.launcher.Start(ctx, proc.Spec{
-			Name: name, Path: w.engine.docker, Args: []string{"logs", "--follow", ids[name]}, LogPath: w.logPath(name),
+			Name: name, Path: w.engine.docker, Args: []string{"logs", "--follow", c.ID}, LogPath: w.logPath(name),
 		})
 		if err != nil {
 			return err
 		}
 		w.logs.Add(follower)
+		ended = ended || c.State.Status == "exited"
 	}
-	return nil
+	if upErr != nil && ended {
+		// One that has ended says more than compose about the one that needed it.
+		return w.await(ctx, "compose up", func(context.Context) error { return upErr })
+	}
+	return upErr
 }
 
 // composeArgs begins the compose commands of this run.

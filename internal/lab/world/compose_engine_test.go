@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -389,6 +390,11 @@ func TestComposeDeath(t *testing.T) {
 
 // A service that cannot start: one line that says why, and nothing left.
 func TestComposeStartFails(t *testing.T) {
+	taken, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
 	launcher := proc.NewLauncher(nil)
 	t.Cleanup(launcher.Close)
 	for _, test := range []struct {
@@ -398,6 +404,7 @@ func TestComposeStartFails(t *testing.T) {
 	}{
 		{"a flag that the victim refuses", func(c *Config) { c.VictimArgs = []string{"-profile=none"} }, "victim ended by itself (exit status 2)"},
 		{"a stub that ends before anybody asks", func(c *Config) { c.StubArgs = []string{"-delay=soon"} }, "upstream ended by itself (exit status 2)"},
+		{"a port in use", func(c *Config) { c.StubAdmin = taken.Addr().String() }, "bind: address already in use"},
 		{"an image that cannot be had", func(c *Config) {
 			t.Setenv(postgresImageVariable, "127.0.0.1:1/chokepoint-none:1")
 		}, "set CHOKEPOINT_POSTGRES_IMAGE"},

@@ -203,6 +203,7 @@ type container struct {
 	ID    string `json:"Id"`
 	Image string // its id
 	State struct {
+		Status    string // "created", "running", "exited", ...
 		Running   bool
 		OOMKilled bool
 		ExitCode  int
