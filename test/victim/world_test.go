@@ -130,6 +130,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
+	close  bool // the victim closes the connection after it
 	took   time.Duration
 }
 
@@ -145,7 +146,7 @@ func (c *client) receive() answer {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return answer{resp.StatusCode, resp.Header, body, time.Since(c.sent)}
+	return answer{resp.StatusCode, resp.Header, body, resp.Close, time.Since(c.sent)}
 }
 
 func (w *world) get(target string, headers ...string) answer {

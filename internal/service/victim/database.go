@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,6 +28,10 @@ analyze chokepoint_item`
 
 const selectItem = `select id, name, price::text from chokepoint_item where id = $1`
 
+// connectTimeout bounds one connection to the database where its URL sets no
+// connect_timeout.
+const connectTimeout = 10 * time.Second
+
 // Item is one row.
 type Item struct {
 	ID    int    `json:"id"`
@@ -34,25 +42,33 @@ type Item struct {
 // openDatabase connects conns connections and reads one row through each, so
 // that no request of a run pays for a connection or a plan.
 func openDatabase(ctx context.Context, databaseURL string, conns int) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(databaseURL)
+	config, err := parseDatabaseURL(databaseURL)
 	if err != nil {
-		return nil, fmt.Errorf("database %s: %w", withoutSecrets(databaseURL), connectCause(err))
+		return nil, err
 	}
-	config.MinConns, config.MaxConns = int32(conns), int32(conns)
-	// A connection that is replaced in the middle of a run would be a fault that
-	// nobody asked for.
-	config.MaxConnLifetime, config.MaxConnIdleTime = 0, 0
+	// Opened by warm, on ctx, and never closed: a connection that is replaced in
+	// the middle of a run would be a fault that nobody asked for. MinConns would
+	// have pgx open them in the background, where ctx does not reach and Close
+	// waits for the database.
+	config.MinConns, config.MaxConns = 0, int32(conns)
+	config.MaxConnLifetime, config.MaxConnIdleTime = 0, math.MaxInt64
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, createItems)
 		return err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("database %s: %w", withoutSecrets(databaseURL), connectCause(err))
+	if err == nil {
+		if err = warm(ctx, pool, conns); err != nil {
+			pool.Close()
+		}
 	}
-	if err := warm(ctx, pool, conns); err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("database %s: %w", withoutSecrets(databaseURL), connectCause(err))
+	if err != nil {
+		c := config.ConnConfig
+		return nil, fmt.Errorf("database %s on %s as user %s: %w; check that the server runs and that -database-url is right",
+			strconv.Quote(c.Database), net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), strconv.Quote(c.User), connectCause(err))
 	}
 	return pool, nil
 }
@@ -88,24 +104,33 @@ func readItem(ctx context.Context, db querier, id int) (Item, error) {
 	return item, err
 }
 
-// withoutSecrets is the database as it may stand in a log.
-func withoutSecrets(databaseURL string) string {
-	if u, err := url.Parse(databaseURL); err == nil && u.Scheme != "" {
-		query := u.Query()
-		if query.Has("password") {
-			query.Set("password", "xxxxx")
-			u.RawQuery = query.Encode()
+// parseDatabaseURL reads a connection string. Its error names the host and the
+// reason where that is safe: of a string that is no URL nobody knows where the
+// password begins or ends, so nothing of it is repeated.
+func parseDatabaseURL(databaseURL string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(databaseURL)
+	if err == nil {
+		return config, nil
+	}
+	const remedy = "want postgres://user:password@host:port/database, the special characters of the password " +
+		"percent-encoded (%23 for #, %2F for /)"
+	u, urlErr := url.Parse(databaseURL)
+	if urlErr != nil || u.Host == "" {
+		return nil, errors.New("-database-url cannot be read; " + remedy)
+	}
+	reason := errors.Unwrap(err)
+	password, _ := u.User.Password()
+	for _, secret := range []string{password, u.Query().Get("password")} {
+		if reason == nil || secret != "" && strings.Contains(reason.Error(), secret) {
+			return nil, fmt.Errorf("-database-url for %s cannot be read; %s", u.Host, remedy)
 		}
-		return u.Redacted()
 	}
-	if strings.Contains(databaseURL, "password") {
-		return "(key=value string with a password)"
-	}
-	return databaseURL
+	return nil, fmt.Errorf("-database-url for %s cannot be read: %w; %s", u.Host, reason, remedy)
 }
 
 // connectCause is the telling part of pgx's error, on one line: pgx joins one
-// error per address that it tried.
+// error per address that it tried. Neither it nor PostgreSQL puts a password
+// into one.
 func connectCause(err error) error {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pgErr
@@ -113,6 +138,5 @@ func connectCause(err error) error {
 	if connectErr, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		err = connectErr.Unwrap()
 	}
-	line := strings.Join(strings.Fields(err.Error()), " ")
-	return errors.New(line + "; check that the server runs and that the URL is right")
+	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
 }
