@@ -96,7 +96,7 @@ func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck stri
 		return cfg, "", err
 	case fs.NArg() > 0:
 		return cfg, "", fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case scale < 0.05 || scale > 1:
+	case !(scale >= 0.05 && scale <= 1): // so that NaN is refused too
 		return cfg, "", fmt.Errorf("-scale %v: want 0.05 to 1", scale)
 	case cfg.DatabaseURL == "":
 		return cfg, "", errors.New("-database-url or DATABASE_URL is required: a PostgreSQL URL such as postgres://user@127.0.0.1:5432/postgres")

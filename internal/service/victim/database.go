@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -138,5 +139,12 @@ func connectCause(err error) error {
 	if connectErr, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		err = connectErr.Unwrap()
 	}
-	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+	// With TLS optional, pgx tries each address twice and says the same twice.
+	var reasons []string
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(reasons, line) {
+			reasons = append(reasons, line)
+		}
+	}
+	return errors.New(strings.Join(reasons, "; "))
 }
