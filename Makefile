@@ -26,7 +26,7 @@ SETTINGS = $(call flag,scale,SCALE) $(call flag,rate,RATE) $(call flag,duration,
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 	@echo
 	@echo "  make bench PROFILE=anti|timeout|bulkhead|fixed|breaker|shed|cancel|unbounded [SCALE=0.1] [RATE=20] [DURATION=60s]"
 	@echo "  make compare PROFILES=anti,fixed RUNS=3 [SCALE=0.1]"

@@ -125,7 +125,19 @@ func (l *Lab) exhaustion(ctx context.Context, settings scenario.Settings, number
 // starter starts the world that a runtime names.
 func (l *Lab) starter(runtime string) scenario.Starter {
 	return func(ctx context.Context, cfg world.Config) (world.World, error) {
-		return world.StartNative(ctx, cfg, l.launcher)
+		// A nil pointer in an interface would not be nil.
+		if runtime == "compose" {
+			w, err := world.StartCompose(ctx, cfg, l.launcher)
+			if err != nil {
+				return nil, err
+			}
+			return w, nil
+		}
+		w, err := world.StartNative(ctx, cfg, l.launcher)
+		if err != nil {
+			return nil, err
+		}
+		return w, nil
 	}
 }
 
