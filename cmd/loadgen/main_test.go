@@ -109,7 +109,7 @@ func TestOutputsAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(log.Series) != 6 || log.Series["busy/response"].Total.Count() != 25 || log.Series["fast/lag"].Total.Count() != 50 {
+	if len(log.Series) != 8 || log.Series["busy/failed_response"].Total.Count() != 25 || log.Series["busy/response"].Total.Count() != 25 || log.Series["fast/lag"].Total.Count() != 50 {
 		t.Errorf("series %v", log.Series)
 	}
 

@@ -63,8 +63,11 @@ type Config struct {
 	Endpoints []Endpoint
 	// Duration is the length of the load window [0, Duration).
 	Duration time.Duration
-	Arrivals Arrivals // default Constant
+	Arrivals Arrivals // default Constant; a Pattern's own kind where there is one
 	Seed     uint64   // of Poisson arrivals
+	// Pattern is when requests arrive where the rate is not constant: it replaces
+	// the rate of every endpoint and must be as long as the window. Nil is none.
+	Pattern arrival.Pattern
 	// Phase is sent with every request, as adminapi.HeaderPhase; default load.
 	Phase string
 	// GracefulStop is how long after the window answers are waited for; what is
@@ -81,6 +84,9 @@ type Config struct {
 	Log io.Writer
 	// Progress is called once a second, if it is not nil.
 	Progress func(Progress)
+	// EachSecond is called with every second when it is over, from one goroutine,
+	// if it is not nil.
+	EachSecond func(Second)
 }
 
 // Progress is where a run stands.
@@ -103,9 +109,15 @@ func (c Config) WithDefaults() Config {
 		if e.Workers == 0 {
 			// At a rate and timeout that are absurd this is absurd too; Preflight
 			// says so with the figure.
-			n := math.Ceil(e.Rate.PerSecond()*(e.Timeout+workerSlack).Seconds()) + spareWorkers
-			e.Workers = int(min(n, math.MaxInt32))
+			n := math.Ceil(e.Rate.PerSecond() * (e.Timeout + workerSlack).Seconds())
+			if c.Pattern != nil {
+				n = float64(c.Pattern.Most(e.Name, e.Timeout+workerSlack))
+			}
+			e.Workers = int(min(n+spareWorkers, math.MaxInt32))
 		}
+	}
+	if c.Pattern != nil {
+		c.Arrivals = Arrivals(c.Pattern.Kind())
 	}
 	if c.Arrivals == "" {
 		c.Arrivals = Constant
@@ -133,7 +145,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("duration %v must be above zero", c.Duration)
 	case c.Duration > maxDuration:
 		return fmt.Errorf("duration %v is longer than %v", c.Duration, maxDuration)
-	case c.Arrivals != Constant && c.Arrivals != Poisson:
+	case c.Pattern != nil && c.Pattern.Length() != c.Duration:
+		return fmt.Errorf("the %s arrivals last %v, and the duration is %v; make them the same", c.Arrivals, c.Pattern.Length(), c.Duration)
+	case c.Pattern == nil && c.Arrivals != Constant && c.Arrivals != Poisson:
 		return fmt.Errorf("arrivals %q: choose %s or %s", c.Arrivals, Constant, Poisson)
 	case c.GracefulStop != nil && *c.GracefulStop < 0:
 		return fmt.Errorf("graceful stop %v is negative; leave it out to wait for every answer", *c.GracefulStop)
@@ -172,7 +186,13 @@ func (e Endpoint) validate(c Config) error {
 	switch {
 	case !methodSyntax.MatchString(e.Method):
 		return fmt.Errorf("endpoint %s: method %q is not an HTTP method such as GET", e.Name, e.Method)
-	case !(r > 0) || math.IsInf(r, 0):
+	case c.Pattern != nil && r != 0:
+		return fmt.Errorf("endpoint %s: rate %v belongs to constant or poisson arrivals; %s arrivals have their own", e.Name, e.Rate, c.Arrivals)
+	case c.Pattern != nil && c.Pattern.Count(e.Name) == 0:
+		return fmt.Errorf("endpoint %s: the %s arrivals have none for it", e.Name, c.Arrivals)
+	case c.Pattern != nil && float64(c.Pattern.Count(e.Name)) > maxArrivals:
+		return fmt.Errorf("endpoint %s: more than %.0g %s arrivals; lower the rate or the duration", e.Name, maxArrivals, c.Arrivals)
+	case c.Pattern == nil && (!(r > 0) || math.IsInf(r, 0)):
 		return fmt.Errorf("endpoint %s: rate %v must be above zero; give rate=20/s", e.Name, r)
 	case r*c.Duration.Seconds() > limit:
 		return fmt.Errorf("endpoint %s: %v for %v is more than %.0g %s arrivals; lower the rate or the duration", e.Name, e.Rate, c.Duration, limit, c.Arrivals)
@@ -203,6 +223,9 @@ func target(raw string) (*url.URL, error) {
 
 // sequence makes the arrival sequence of endpoint i, from its start.
 func (c Config) sequence(i int) arrival.Sequence {
+	if c.Pattern != nil {
+		return c.Pattern.Sequence(c.Endpoints[i].Name)
+	}
 	if c.Arrivals == Poisson {
 		return arrival.Poisson(c.Endpoints[i].Rate, c.Duration, c.Seed, uint64(i))
 	}
@@ -211,8 +234,19 @@ func (c Config) sequence(i int) arrival.Sequence {
 
 // planned is how many arrivals endpoint i has in the window.
 func (c Config) planned(i int) int {
+	if c.Pattern != nil {
+		return c.Pattern.Count(c.Endpoints[i].Name)
+	}
 	if c.Arrivals == Poisson {
 		return arrival.Count(c.sequence(i))
 	}
 	return c.Endpoints[i].Rate.Count(c.Duration)
+}
+
+// targetRate is what endpoint i should reach over the window, per second.
+func (c Config) targetRate(i int) float64 {
+	if c.Pattern != nil {
+		return float64(c.planned(i)) / c.Duration.Seconds()
+	}
+	return c.Endpoints[i].Rate.PerSecond()
 }

@@ -48,6 +48,8 @@ type Sender interface {
 // Report is what a run leaves.
 type Report struct {
 	Load result.Load
+	// Timings holds the histograms behind Load's percentiles, by endpoint.
+	Timings map[string]Timings
 	// Requests holds every scheduled arrival in due order, if the Config asked
 	// for it.
 	Requests []Request

@@ -12,6 +12,7 @@ type intervals struct {
 	c       Config
 	tallies []*tally
 	start   time.Time
+	before  []counts // at the last cut, by endpoint
 	writer  *latency.LogWriter
 	err     error
 	stop    chan struct{}
@@ -19,7 +20,7 @@ type intervals struct {
 }
 
 func newIntervals(c Config, tallies []*tally, start time.Time) *intervals {
-	l := &intervals{c: c, tallies: tallies, start: start, stop: make(chan struct{}), done: make(chan struct{})}
+	l := &intervals{c: c, tallies: tallies, start: start, before: make([]counts, len(tallies)), stop: make(chan struct{}), done: make(chan struct{})}
 	if c.Log != nil {
 		l.writer, l.err = latency.NewLogWriter(c.Log, start)
 	}
@@ -40,7 +41,9 @@ func (l *intervals) run() {
 			from = to
 		case <-l.stop:
 			timer.Stop()
-			l.cut(from, max(from, time.Since(l.start)))
+			to := max(from, time.Since(l.start))
+			l.cut(from, to)
+			l.totals(to)
 			return
 		}
 	}
@@ -49,12 +52,30 @@ func (l *intervals) run() {
 // cut ends the interval [from, to). An error of the log is kept and ends the
 // log, not the run.
 func (l *intervals) cut(from, to time.Duration) {
-	for _, t := range l.tallies {
-		timings := t.rotate()
-		l.write(t.name+"/response", from, to, timings.response)
-		l.write(t.name+"/service", from, to, timings.service)
-		l.write(t.name+"/lag", from, to, timings.lag)
+	second := Second{From: from, To: to}
+	for i, t := range l.tallies {
+		timings, now := t.rotate()
+		l.write(t.name+"/"+latency.Response, from, to, timings.response)
+		l.write(t.name+"/"+latency.Service, from, to, timings.service)
+		l.write(t.name+"/"+latency.Lag, from, to, timings.lag)
+		if l.c.EachSecond != nil {
+			second.Endpoints = append(second.Endpoints, now.since(l.before[i], t.name, timings.response))
+			l.before[i] = now
+		}
 		timings.reset()
+	}
+	if l.c.EachSecond != nil {
+		l.c.EachSecond(second)
+	}
+}
+
+// totals logs what is not kept by the second: good answers and failures apart,
+// each as one interval that is as long as the run. A merge of several runs needs
+// them.
+func (l *intervals) totals(to time.Duration) {
+	for _, t := range l.tallies {
+		l.write(t.name+"/"+latency.OKResponse, 0, to, t.ok)
+		l.write(t.name+"/"+latency.FailedResponse, 0, to, t.failed)
 	}
 }
 

@@ -23,13 +23,17 @@ const (
 func Preflight(c Config) error {
 	workers, records := 0, 0
 	perAddress := map[string]int{}
-	for _, e := range c.Endpoints {
+	for i, e := range c.Endpoints {
 		workers += e.Workers
 		if u, err := target(e.URL); err == nil {
 			perAddress[net.JoinHostPort(u.Hostname(), u.Port())] += e.Workers
 		}
 		if c.KeepRequests {
-			records += e.Rate.Count(c.Duration)
+			if c.Pattern != nil {
+				records += c.planned(i)
+			} else {
+				records += e.Rate.Count(c.Duration)
+			}
 		}
 	}
 	// Memory first: a plan that is absurd is absurd in memory.

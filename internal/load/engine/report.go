@@ -31,7 +31,14 @@ func report(c Config, tallies []*tally, start, last time.Time, used result.Child
 		load.Drops[t.name] = drops
 	}
 	load.Validity = judge(c, tallies, load, stopped)
-	return &Report{Load: load, Requests: requests(tallies), StoppedEarly: stopped}
+	timings := make(map[string]Timings, len(tallies))
+	for _, t := range tallies {
+		timings[t.name] = Timings{
+			Response: t.total.response, OKResponse: t.ok, FailedResponse: t.failed,
+			Service: t.total.service, Lag: t.total.lag,
+		}
+	}
+	return &Report{Load: load, Timings: timings, Requests: requests(tallies), StoppedEarly: stopped}
 }
 
 // requests are the kept records of all scheduled arrivals, in due order; those

@@ -22,8 +22,9 @@ func newTimings() *timings {
 // tally is everything that is counted of one endpoint. The pacer's figures and
 // the workers' are kept apart, and meet only in the ledger's check.
 type tally struct {
-	name    string
-	planned int
+	name       string
+	planned    int
+	targetRate float64 // per second; the mean of a pattern
 
 	// Written by the pacer alone; atomic for whoever shows progress.
 	scheduled, started, dropped atomic.Int64
@@ -44,7 +45,7 @@ type tally struct {
 
 func newTally(c Config, i int) *tally {
 	t := &tally{
-		name: c.Endpoints[i].Name, planned: c.planned(i),
+		name: c.Endpoints[i].Name, planned: c.planned(i), targetRate: c.targetRate(i),
 		interval: newTimings(), spare: newTimings(), total: newTimings(),
 		ok: latency.New(), failed: latency.New(),
 	}
@@ -103,17 +104,19 @@ func (t *tally) inFlight() int {
 	return max(0, int(t.started.Load())-t.ledger.Finished())
 }
 
-// rotate gives the timings since the last call and adds them to the total. They
-// are valid until the next call.
-func (t *tally) rotate() *timings {
+// rotate gives the timings since the last call and adds them to the total, and
+// the counts so far. The timings are valid until the next call.
+func (t *tally) rotate() (*timings, counts) {
 	t.mu.Lock()
 	done := t.interval
 	t.interval, t.spare = t.spare, done
+	now := counts{ok: t.ledger.Count(ledger.OK), finished: t.ledger.Finished()}
 	t.mu.Unlock()
+	now.started, now.dropped = int(t.started.Load()), int(t.dropped.Load())
 	t.total.response.Merge(done.response)
 	t.total.service.Merge(done.service)
 	t.total.lag.Merge(done.lag)
-	return done
+	return done, now
 }
 
 func (t *timings) reset() {
@@ -133,7 +136,7 @@ func (t *tally) close() *ledger.Ledger {
 // endpoint is the tally as a result, once it is closed.
 func (t *tally) endpoint(e Endpoint, window time.Duration) result.Endpoint {
 	r := result.Endpoint{
-		TargetRate:      e.Rate.PerSecond(),
+		TargetRate:      t.targetRate,
 		AchievedRate:    float64(t.started.Load()) / window.Seconds(),
 		Workers:         e.Workers,
 		ClientTimeoutMS: float64(e.Timeout) / float64(time.Millisecond),

@@ -27,6 +27,17 @@ type LogWriter struct {
 	start time.Time
 }
 
+// Kinds of an endpoint's series: the tag of a series is endpoint/kind. The two
+// parts of the response times are logged once for the whole run, the others by
+// the second.
+const (
+	Response       = "response"
+	OKResponse     = "ok_response"
+	FailedResponse = "failed_response"
+	Service        = "service"
+	Lag            = "lag"
+)
+
 // NewLogWriter writes the header of a log that starts at start.
 func NewLogWriter(w io.Writer, start time.Time) (*LogWriter, error) {
 	l := &LogWriter{w: w, lines: hdr.NewHistogramLogWriter(w), start: start}

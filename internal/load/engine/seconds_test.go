@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"chokepoint/internal/load/arrival"
+	"chokepoint/internal/load/latency"
+)
+
+// recorded plays the times, in seconds, on two workers with a timeout of 1 s.
+func recorded(t *testing.T, times string) Config {
+	t.Helper()
+	pattern, err := arrival.ParseRecording("times.csv", strings.NewReader(times))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := plan(Endpoint{Name: "fast", Workers: 2, Timeout: time.Second})
+	c.Pattern, c.Duration = pattern, pattern.Length()
+	return c
+}
+
+func TestEverySecondIsAccountedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := recorded(t, "0.1\n0.2\n0.3\n1.1\n1.2\n")
+		var got []Second
+		c.EachSecond = func(s Second) { got = append(got, s) }
+		r := play(t, t.Context(), c, newFake(func(_, index int) time.Duration {
+			if index == 0 {
+				return time.Hour
+			}
+			return 500 * time.Millisecond
+		}))
+		want := []Second{
+			{0, time.Second, []EndpointSecond{{Name: "fast", Scheduled: 3, Started: 2, Dropped: 1, OK: 1, InFlight: 1}}},
+			{time.Second, 1700 * time.Millisecond, []EndpointSecond{{Name: "fast", Scheduled: 2, Started: 2, OK: 2, Failed: 1}}},
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(EndpointSecond{}, "Response")); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		if first, second := got[0].Endpoints[0].Response, got[1].Endpoints[0].Response; first.Count != 1 || second.Count != 3 || second.Max != 1000 {
+			t.Errorf("responses %+v and %+v, want one, and three of at most a second", first, second)
+		}
+		e := r.Load.Endpoints["fast"]
+		if e.Planned != 5 || e.TargetRate != 2.5 || e.AchievedRate != 2 {
+			t.Errorf("planned %d at %v/s, achieved %v/s; want 5 at 2.5/s, 2/s", e.Planned, e.TargetRate, e.AchievedRate)
+		}
+	})
+}
+
+func TestTheLogHoldsGoodAnswersAndFailuresApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := recorded(t, "0\n2.5\n")
+		var text bytes.Buffer
+		c.Log = &text
+		r := play(t, t.Context(), c, newFake(func(_, index int) time.Duration { return time.Duration(1+19*index) * 100 * time.Millisecond }))
+		log, err := latency.ReadLog(&text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		timings := r.Timings["fast"]
+		for kind, h := range map[string]*latency.Histogram{
+			latency.Response: timings.Response, latency.OKResponse: timings.OKResponse, latency.FailedResponse: timings.FailedResponse,
+			latency.Service: timings.Service, latency.Lag: timings.Lag,
+		} {
+			series := log.Series["fast/"+kind]
+			if series == nil {
+				if h.Count() != 0 {
+					t.Errorf("%s: not in the log, want %d values", kind, h.Count())
+				}
+				continue
+			}
+			if series.Total.Count() != h.Count() || h.Count() == 0 {
+				t.Errorf("%s: %d values in the log, want %d", kind, series.Total.Count(), h.Count())
+			}
+		}
+	})
+}
+
+func TestAPatternHasItsOwnRateAndLength(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*Config)
+		want   string
+	}{
+		{"a rate as well", func(c *Config) { c.Endpoints[0].Rate = 5 }, "endpoint fast: rate 5/s belongs to constant or poisson arrivals"},
+		{"another duration", func(c *Config) { c.Duration = time.Minute }, "the replay arrivals last 2s, and the duration is 1m0s"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := recorded(t, "0\n1\n")
+			test.change(&c)
+			if err := c.WithDefaults().Validate(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+	c := recorded(t, "0\n0.9\n1\n3.1\n")
+	c.Endpoints[0].Workers = 0
+	// Within the timeout and its slack, 1.25 s, three fall due.
+	if c = c.WithDefaults(); c.Arrivals != "replay" || c.Endpoints[0].Workers != 3+spareWorkers {
+		t.Errorf("%s arrivals, %d workers; want replay and %d", c.Arrivals, c.Endpoints[0].Workers, 3+spareWorkers)
+	}
+}
