@@ -104,6 +104,7 @@ chmod 3777 "$root/var/run/postgresql"
 tar -C "$root" --owner=0 --group=0 --exclude=./var/lib/postgresql --exclude=./var/run/postgresql -cf "$work/root.tar" .
 tar -C "$root" --owner=999 --group=999 -rf "$work/root.tar" ./var/lib/postgresql ./var/run/postgresql
 
+former=$(docker image inspect --format '{{.Id}}' "$image" 2>/dev/null) || former=
 docker import \
 	--change "ENV PATH=$bindir:/bin PGDATA=/var/lib/postgresql/data TZ=Etc/UTC LC_ALL=C" \
 	--change 'USER postgres' \
@@ -111,4 +112,6 @@ docker import \
 	--change 'CMD ["postgres"]' \
 	"$work/root.tar" "$image" >"$work/import.log" 2>&1 ||
 	fail "docker import: $(tail -n 1 "$work/import.log")"
+# The import has taken the name from it. In use, it stays.
+if [ -n "$former" ]; then docker image rm "$former" >/dev/null 2>&1 || :; fi
 echo "$image"
