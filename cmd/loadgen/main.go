@@ -51,18 +51,17 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 		return cli.ExitFailure, err
 	}
 	defer out.discard()
-	sender, err := engine.NewHTTP(o.plan)
-	if err != nil {
-		return cli.ExitFailure, err
-	}
-	defer sender.Close()
-
 	plan := o.plan
 	plan.Log = out.log()
 	if isTerminal(stderr) {
 		plan.Progress = func(p engine.Progress) { showProgress(stderr, p) }
 	}
-	report, err := engine.Run(ctx, plan, sender)
+	player, err := engine.New(ctx, plan)
+	if err != nil {
+		return cli.ExitFailure, err
+	}
+	defer player.Close()
+	report, err := player.Run(ctx)
 	if plan.Progress != nil {
 		clearProgress(stderr)
 	}

@@ -58,6 +58,8 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	fs.Uint64Var(&o.plan.Seed, "seed", 1, "seed of poisson arrivals")
 	fs.StringVar((*string)(&o.plan.Arrivals), "arrivals", string(engine.Constant), "constant or poisson")
 	fs.DurationVar(&o.plan.MaxLag, "max-lag", engine.DefaultMaxLag, "lag p99 above which the run is invalid")
+	fs.StringVar((*string)(&o.plan.Engine), "engine", string(engine.Goroutines), "auto, loop (plain http on Linux) or goroutines")
+	fs.DurationVar(&o.plan.Quantum, "quantum", 0, "send at multiples of this `duration` only, which spares CPU and shows as lag; 0 sends each request when it is due")
 	fs.StringVar(&o.json, "json", "", "write the result to this `file`")
 	fs.StringVar(&o.hlog, "hlog", "", "write the HdrHistogram interval log to this `file`")
 	fs.StringVar(&o.requests, "requests", "", "write a row for every arrival to this CSV `file`")

@@ -127,11 +127,14 @@ type Endpoint struct {
 	AchievedRate         float64        `json:"achieved_rate"`
 	Workers              int            `json:"workers"`
 	ClientTimeoutMS      float64        `json:"client_timeout_ms"`
-	Response             Percentiles    `json:"response_ms"`
-	OKResponse           Percentiles    `json:"ok_response_ms"`
-	FailedResponse       Percentiles    `json:"failed_response_ms"`
-	Service              Percentiles    `json:"service_ms"`
-	Lag                  Percentiles    `json:"lag_ms"`
+	// Address is the IP address and port that the requests went to; empty where
+	// the generator's engine resolves the name for every connection.
+	Address        string      `json:"address,omitempty"`
+	Response       Percentiles `json:"response_ms"`
+	OKResponse     Percentiles `json:"ok_response_ms"`
+	FailedResponse Percentiles `json:"failed_response_ms"`
+	Service        Percentiles `json:"service_ms"`
+	Lag            Percentiles `json:"lag_ms"`
 	// QuietResponse is OKResponse without the requests that were in flight while
 	// a dump stopped the world; count 0 where no dump was taken.
 	QuietResponse Percentiles `json:"quiet_response_ms"`
@@ -310,6 +313,7 @@ type Load struct {
 	ElapsedS  float64             `json:"elapsed_s"`  // real seconds until the last answer
 	Phase     string              `json:"phase"`
 	Seed      uint64              `json:"seed"`
+	Engine    string              `json:"engine,omitempty"` // which of the generator's engines played the plan
 	Validity  Validity            `json:"validity"`
 	Endpoints map[string]Endpoint `json:"endpoints"`
 	// Drops lists, for each endpoint, how many arrivals were dropped in each real

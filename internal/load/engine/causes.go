@@ -77,21 +77,32 @@ func unreachable(err error) bool {
 // what fasthttp made of it and from the connection's own last error.
 func transportFailure(err, raw error) ledger.Answer {
 	var header *fasthttp.ErrSmallBuffer
-	cause := CauseOther
+	var cause string
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge), errors.As(err, &header):
 		cause = CauseOversized
 	case errors.Is(raw, os.ErrDeadlineExceeded):
 		return ledger.Answer{Outcome: ledger.Timeout, Cause: CauseResponse}
-	case errors.Is(raw, syscall.ECONNRESET), errors.Is(raw, syscall.EPIPE):
-		cause = CauseReset
-	case unreachable(raw):
-		cause = CauseUnreachable
-	case errors.Is(raw, io.EOF), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case raw != nil:
+		cause = lost(raw)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		cause = CauseEOF
-	case raw == nil:
+	default:
 		// The bytes came; fasthttp's parser refused them.
 		cause = CauseMalformed
 	}
 	return ledger.Answer{Outcome: ledger.TransportError, Cause: cause}
+}
+
+// lost is the cause of an error that ended a connection.
+func lost(err error) string {
+	switch {
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return CauseReset
+	case unreachable(err):
+		return CauseUnreachable
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return CauseEOF
+	}
+	return CauseOther
 }

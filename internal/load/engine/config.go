@@ -76,6 +76,12 @@ type Config struct {
 	GracefulStop *time.Duration
 	// StartAt is the moment of due time 0; the zero time starts at once.
 	StartAt time.Time
+	// Engine plays the plan; default Auto.
+	Engine Kind
+	// Quantum, if it is above 0, coalesces sends: they leave only at its multiples
+	// from the start, each up to a Quantum late, with fewer wake-ups and so less
+	// CPU. The lag shows it.
+	Quantum time.Duration
 	// MaxLag is the lag p99 above which the run is invalid; default 5 ms.
 	MaxLag time.Duration
 	// KeepRequests keeps a record of every arrival, about 100 bytes each.
@@ -125,6 +131,9 @@ func (c Config) WithDefaults() Config {
 	if c.Phase == "" {
 		c.Phase = adminapi.PhaseLoad
 	}
+	if c.Engine == "" {
+		c.Engine = Auto
+	}
 	if c.MaxLag == 0 {
 		c.MaxLag = DefaultMaxLag
 	}
@@ -153,6 +162,15 @@ func (c Config) Validate() error {
 		return fmt.Errorf("graceful stop %v is negative; leave it out to wait for every answer", *c.GracefulStop)
 	case c.MaxLag < 0:
 		return fmt.Errorf("maximum lag %v is negative", c.MaxLag)
+	case c.Quantum < 0:
+		return fmt.Errorf("quantum %v is negative; 0 sends every request at its due time", c.Quantum)
+	case c.Quantum >= c.MaxLag && c.Quantum > 0:
+		return fmt.Errorf("a quantum of %v makes requests up to %v late, and a maximum lag of %v makes that run invalid; lower the quantum or raise the maximum lag",
+			c.Quantum, c.Quantum, c.MaxLag)
+	case c.Engine != Auto && c.Engine != Loop && c.Engine != Goroutines:
+		return fmt.Errorf("engine %q: choose %s, %s or %s", c.Engine, Auto, Loop, Goroutines)
+	case c.Engine == Loop && !loopSupported:
+		return fmt.Errorf("engine %s runs on Linux only; choose %s or %s", Loop, Auto, Goroutines)
 	case !nameSyntax.MatchString(c.Phase):
 		return fmt.Errorf("phase %q: use letters, digits, _ and - only", c.Phase)
 	case !c.StartAt.IsZero() && time.Until(c.StartAt) < 0:
@@ -175,8 +193,12 @@ func (e Endpoint) validate(c Config) error {
 	if !nameSyntax.MatchString(e.Name) {
 		return fmt.Errorf("endpoint name %q: use letters, digits, _ and - only", e.Name)
 	}
-	if _, err := target(e.URL); err != nil {
+	u, err := target(e.URL)
+	if err != nil {
 		return fmt.Errorf("endpoint %s: %w", e.Name, err)
+	}
+	if c.Engine == Loop && u.Scheme != "http" {
+		return fmt.Errorf("endpoint %s: engine %s speaks plain http only, and %q is not; choose %s or %s", e.Name, Loop, e.URL, Auto, Goroutines)
 	}
 	limit := maxArrivals
 	if c.Arrivals == Poisson {
@@ -215,8 +237,8 @@ func target(raw string) (*url.URL, error) {
 		return nil, fmt.Errorf("URL %q must start with http:// or https://", raw)
 	case u.Hostname() == "":
 		return nil, fmt.Errorf("URL %q has no host", raw)
-	case strings.ContainsAny(raw, "\r\n"):
-		return nil, fmt.Errorf("URL %q contains a line break", raw)
+	case strings.ContainsAny(raw, " \r\n"):
+		return nil, fmt.Errorf("URL %q contains a space or a line break; write %%20", raw)
 	}
 	return u, nil
 }
@@ -230,6 +252,15 @@ func (c Config) sequence(i int) arrival.Sequence {
 		return arrival.Poisson(c.Endpoints[i].Rate, c.Duration, c.Seed, uint64(i))
 	}
 	return arrival.Constant(c.Endpoints[i].Rate, c.Duration)
+}
+
+// arrivals are the arrivals of all endpoints, from their start.
+func (c Config) arrivals() *arrival.Merged {
+	sequences := make([]arrival.Sequence, len(c.Endpoints))
+	for i := range sequences {
+		sequences[i] = c.sequence(i)
+	}
+	return arrival.Merge(sequences...)
 }
 
 // planned is how many arrivals endpoint i has in the window.
@@ -249,4 +280,28 @@ func (c Config) targetRate(i int) float64 {
 		return float64(c.planned(i)) / c.Duration.Seconds()
 	}
 	return c.Endpoints[i].Rate.PerSecond()
+}
+
+// engine is the engine that plays c, Auto decided.
+func (c Config) engine() Kind {
+	if c.Engine != Auto {
+		return c.Engine
+	}
+	if !loopSupported {
+		return Goroutines
+	}
+	for _, e := range c.Endpoints {
+		if u, err := target(e.URL); err != nil || u.Scheme != "http" {
+			return Goroutines
+		}
+	}
+	return Loop
+}
+
+// sendAt is when an arrival that falls due then may leave: Quantum rounds it up.
+func (c Config) sendAt(due time.Duration) time.Duration {
+	if c.Quantum == 0 {
+		return due
+	}
+	return (due + c.Quantum - 1) / c.Quantum * c.Quantum
 }

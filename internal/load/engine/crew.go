@@ -63,7 +63,8 @@ func (c *crew) dismiss() {
 func work(c *crew, w int, client Client, t *tally, start time.Time, timeout time.Duration) {
 	for j := range c.all[w] {
 		due := start.Add(j.due)
-		t.finish(j, due, client(j.index, due.Add(timeout)))
+		x := client(j.index, due.Add(timeout))
+		t.finish(j, x.Began.Sub(due), x.Done.Sub(x.Began), x.Answer)
 		c.release(w)
 	}
 }

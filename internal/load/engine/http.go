@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"encoding/base64"
-	"encoding/json"
 	"net"
 	"net/http"
 	"strconv"
@@ -17,15 +15,16 @@ import (
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/load/ledger"
+	"chokepoint/internal/load/wire"
 )
 
 const (
 	// MaxBody is the largest answer that is read; a larger one is a
 	// transport_error with the cause "oversized".
-	MaxBody = 16 << 20
+	MaxBody = wire.MaxBody
 	// headerLimit is the largest header of an answer, and the size of a
 	// connection's read buffer.
-	headerLimit = 8 << 10
+	headerLimit = wire.MaxHeader
 	// requestBuffer holds a request's header.
 	requestBuffer = 1 << 10
 	// maxIdle is how long a connection may have been idle when it is used again.
@@ -35,9 +34,8 @@ const (
 	maxIdle = 4 * time.Second
 	// maxErrorBody is the largest body that is looked into for an "error" field,
 	// and maxErrorText what is kept of the field.
-	maxErrorBody = 64 << 10
+	maxErrorBody = wire.MaxErrorBody
 	maxErrorText = 64
-	userAgent    = "chokepoint-loadgen"
 )
 
 // HTTP sends HTTP/1.1 requests with fasthttp's request writer and response
@@ -55,7 +53,7 @@ type HTTP struct {
 	interrupted atomic.Bool
 
 	mu   sync.Mutex
-	open map[*wire]struct{}
+	open map[*socket]struct{}
 }
 
 // endpointTarget is where an endpoint's requests go, and the connections there
@@ -70,25 +68,25 @@ type endpointTarget struct {
 	idle []*connection
 }
 
-// wire is a TCP connection that remembers its last error, since neither fasthttp
+// socket is a TCP connection that remembers its last error, since neither fasthttp
 // nor TLS always pass it on.
-type wire struct {
+type socket struct {
 	net.Conn
 	err error
 }
 
-func (w *wire) Read(p []byte) (int, error) {
-	n, err := w.Conn.Read(p)
+func (s *socket) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
 	if err != nil {
-		w.err = err
+		s.err = err
 	}
 	return n, err
 }
 
-func (w *wire) Write(p []byte) (int, error) {
-	n, err := w.Conn.Write(p)
+func (s *socket) Write(p []byte) (int, error) {
+	n, err := s.Conn.Write(p)
 	if err != nil {
-		w.err = err
+		s.err = err
 	}
 	return n, err
 }
@@ -96,8 +94,8 @@ func (w *wire) Write(p []byte) (int, error) {
 // connection is a keep-alive connection. It belongs to the worker that uses it,
 // or to the idle ones of its endpoint.
 type connection struct {
-	net.Conn // what is spoken on: the wire, or TLS over it
-	wire     *wire
+	net.Conn // what is spoken on: the socket, or TLS over it
+	socket   *socket
 	reader   *bufio.Reader
 	lastUsed time.Time
 }
@@ -105,35 +103,24 @@ type connection struct {
 // NewHTTP makes the sender for the endpoints of c, which must be valid. Nothing
 // is dialled before the first request.
 func NewHTTP(c Config) (*HTTP, error) {
-	h := &HTTP{open: make(map[*wire]struct{})}
+	h := &HTTP{open: make(map[*socket]struct{})}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	for _, e := range c.Endpoints {
 		u, err := target(e.URL)
 		if err != nil {
 			return nil, err
 		}
-		t := &endpointTarget{name: e.Name}
-		port := u.Port()
+		t := &endpointTarget{name: e.Name, address: address(u)}
 		if u.Scheme == "https" {
 			t.tls = &tls.Config{ServerName: u.Hostname(), NextProtos: []string{"http/1.1"}}
 		}
-		switch {
-		case port != "":
-		case t.tls != nil:
-			port = "443"
-		default:
-			port = "80"
-		}
-		t.address = net.JoinHostPort(u.Hostname(), port)
 		t.request.Header.SetMethod(e.Method)
 		t.request.Header.SetUserAgent(userAgent)
 		t.request.URI().DisablePathNormalizing = true
 		t.request.SetRequestURI(u.RequestURI())
 		t.request.Header.SetHost(u.Host)
 		if u.User != nil {
-			password, _ := u.User.Password()
-			credentials := base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + password))
-			t.request.Header.Set("Authorization", "Basic "+credentials)
+			t.request.Header.Set("Authorization", authorization(u.User))
 		}
 		t.request.Header.Set(adminapi.HeaderPhase, c.Phase)
 		h.targets = append(h.targets, t)
@@ -155,8 +142,8 @@ func (h *HTTP) Interrupt() {
 	h.cancel()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for w := range h.open {
-		w.Conn.Close()
+	for s := range h.open {
+		s.Conn.Close()
 	}
 }
 
@@ -184,9 +171,6 @@ func (c *client) do(index int, deadline time.Time) Exchange {
 	x.Done = time.Now()
 
 	answered := x.Answer.Outcome.Answered()
-	if x.Answer.Outcome == ledger.HTTPError {
-		x.Answer.ErrorBody = errorField(c.response.Body())
-	}
 	if !answered && c.http.interrupted.Load() {
 		x.Answer = ledger.Answer{Outcome: ledger.Interrupted}
 	}
@@ -221,13 +205,9 @@ func (c *client) exchange(conn *connection, began, deadline time.Time) (*connect
 		}
 	}
 	if err := c.roundTrip(conn, deadline); err != nil {
-		return conn, transportFailure(err, conn.wire.err)
+		return conn, transportFailure(err, conn.socket.err)
 	}
-	status := c.response.StatusCode()
-	if status >= http.StatusBadRequest {
-		return conn, ledger.Answer{Outcome: ledger.HTTPError, Status: status}
-	}
-	return conn, ledger.Answer{Outcome: ledger.OK, Status: status}
+	return conn, answered(c.response.StatusCode(), c.response.Body())
 }
 
 // roundTrip writes the request and reads the answer, both until deadline.
@@ -235,7 +215,7 @@ func (c *client) roundTrip(conn *connection, deadline time.Time) error {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return err
 	}
-	conn.wire.err = nil
+	conn.socket.err = nil
 	c.writer.Reset(conn)
 	if err := c.request.Write(c.writer); err != nil {
 		return err
@@ -245,16 +225,6 @@ func (c *client) roundTrip(conn *connection, deadline time.Time) error {
 	}
 	c.response.SkipBody = c.request.Header.IsHead()
 	return c.response.ReadLimitBody(conn.reader, MaxBody)
-}
-
-// errorField is the "error" field of a JSON error body, cut to a bounded length,
-// or empty.
-func errorField(body []byte) string {
-	var e adminapi.Error
-	if len(body) == 0 || len(body) > maxErrorBody || body[0] != '{' || json.Unmarshal(body, &e) != nil {
-		return ""
-	}
-	return e.Error[:min(len(e.Error), maxErrorText)]
 }
 
 // reusable says whether another request may follow on the connection. Bytes
@@ -303,14 +273,14 @@ func (h *HTTP) dial(t *endpointTarget, deadline time.Time) (*connection, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{Conn: raw}
-	conn := &connection{Conn: w, wire: w}
-	if !h.register(w) {
+	s := &socket{Conn: raw}
+	conn := &connection{Conn: s, socket: s}
+	if !h.register(s) {
 		raw.Close()
 		return nil, net.ErrClosed
 	}
 	if t.tls != nil {
-		secure := tls.Client(w, t.tls)
+		secure := tls.Client(s, t.tls)
 		conn.Conn = secure
 		err := raw.SetDeadline(deadline)
 		if err == nil {
@@ -325,14 +295,14 @@ func (h *HTTP) dial(t *endpointTarget, deadline time.Time) (*connection, error) 
 	return conn, nil
 }
 
-// register lets Interrupt close w, or says that it is too late to open it.
-func (h *HTTP) register(w *wire) bool {
+// register lets Interrupt close s, or says that it is too late to open it.
+func (h *HTTP) register(s *socket) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.interrupted.Load() {
 		return false
 	}
-	h.open[w] = struct{}{}
+	h.open[s] = struct{}{}
 	return true
 }
 
@@ -340,7 +310,7 @@ func (h *HTTP) register(w *wire) bool {
 // what was not read). TLS gets no farewell, which could block.
 func (h *HTTP) close(conn *connection) {
 	h.mu.Lock()
-	delete(h.open, conn.wire)
+	delete(h.open, conn.socket)
 	h.mu.Unlock()
-	conn.wire.Conn.Close()
+	conn.socket.Conn.Close()
 }

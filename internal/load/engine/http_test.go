@@ -359,12 +359,12 @@ func TestCausesOfErrorsThatAreHardToCause(t *testing.T) {
 func live(t *testing.T, c Config) *Report {
 	t.Helper()
 	c = c.WithDefaults()
-	h, err := NewHTTP(c)
+	e, err := New(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close()
-	r, err := Run(t.Context(), c, h)
+	defer e.Close()
+	r, err := e.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ func report(c Config, tallies []*tally, start, last time.Time, used result.Child
 		WindowS:   c.Duration.Seconds(),
 		ElapsedS:  max(0, last.Sub(start).Seconds()),
 		Phase:     c.Phase,
+		Engine:    string(c.engine()),
 		Seed:      c.Seed,
 		Endpoints: make(map[string]result.Endpoint),
 		Drops:     make(map[string][]int),

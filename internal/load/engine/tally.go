@@ -43,6 +43,14 @@ type tally struct {
 	spare, total *timings
 }
 
+func newTallies(c Config) []*tally {
+	tallies := make([]*tally, len(c.Endpoints))
+	for i := range tallies {
+		tallies[i] = newTally(c, i)
+	}
+	return tallies
+}
+
 func newTally(c Config, i int) *tally {
 	t := &tally{
 		name: c.Endpoints[i].Name, planned: c.planned(i), targetRate: c.targetRate(i),
@@ -72,25 +80,26 @@ func (t *tally) schedule(j job, taken bool) {
 	}
 }
 
-// finish counts what became of a started request.
-func (t *tally) finish(j job, due time.Time, x Exchange) {
-	lag, service, response := x.Began.Sub(due), x.Done.Sub(x.Began), x.Done.Sub(due)
+// finish counts what became of a started request. The response time is the sum of
+// lag and service time.
+func (t *tally) finish(j job, lag, service time.Duration, answer ledger.Answer) {
+	response := lag + service
 	if t.requests != nil {
 		t.requests[j.index] = Request{
 			Endpoint: t.name, Index: j.index, Due: j.due,
-			Lag: lag, Service: service, Response: response, Answer: x.Answer,
+			Lag: lag, Service: service, Response: response, Answer: answer,
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ledger.Finish(x.Answer)
+	t.ledger.Finish(answer)
 	t.interval.lag.Record(lag)
-	if !x.Answer.Outcome.Completed() {
+	if !answer.Outcome.Completed() {
 		return
 	}
 	t.interval.response.Record(response)
 	t.interval.service.Record(service)
-	if x.Answer.Outcome == ledger.OK {
+	if answer.Outcome == ledger.OK {
 		t.ok.Record(response)
 	} else {
 		t.failed.Record(response)

@@ -1,0 +1,249 @@
+package engine
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"chokepoint/internal/load/ledger"
+	"chokepoint/internal/load/wire"
+)
+
+// closing are the events after which no further answer can come.
+const (
+	closing  = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
+	readable = unix.EPOLLIN | closing
+)
+
+// begin gives an arrival that has fallen due to a free slot, which sends it; if
+// there is none the arrival is dropped.
+func (l *loop) begin(of int32, j job) {
+	lane := &l.lanes[of]
+	began := l.now()
+	for last := lane.idle.last; last != none && began-l.slots[last].ended > maxIdle; last = lane.idle.last {
+		l.discard(last)
+	}
+	i := l.slots.take(lane)
+	lane.tally.schedule(j, i != none)
+	if i == none {
+		return
+	}
+	s := &l.slots[i]
+	s.lane, s.index, s.due, s.began, s.written = of, j.index, j.due, began, 0
+	s.reader.Reset(lane.head)
+	l.slots.pushLast(&lane.busy, i)
+	l.busy++
+	switch {
+	case began > j.due+lane.timeout:
+		l.finish(i, began, ledger.Answer{Outcome: ledger.Timeout, Cause: CauseUnsent}, false)
+	case s.phase == idle:
+		l.send(i)
+	default:
+		l.dial(i)
+	}
+}
+
+// finish counts what became of the request in slot i, over at ended, and frees
+// the slot, whose connection is kept for the next request or closed.
+func (l *loop) finish(i int32, ended time.Duration, answer ledger.Answer, keep bool) {
+	s := &l.slots[i]
+	lane := &l.lanes[s.lane]
+	l.slots.remove(&lane.busy, i)
+	l.busy--
+	s.ended = ended
+	if keep {
+		s.phase = idle
+		l.slots.pushFirst(&lane.idle, i)
+	} else {
+		l.hangUp(s)
+		l.slots.pushFirst(&lane.vacant, i)
+	}
+	lane.tally.finish(job{index: s.index, due: s.due}, s.began-s.due, ended-s.began, answer)
+}
+
+// hangUp closes the connection of s at once: the server sees a FIN, or an RST if
+// it has sent what was not read.
+func (l *loop) hangUp(s *slot) {
+	if s.phase != empty {
+		unix.Close(int(s.fd))
+	}
+	// Events of the old connection that have been fetched already are not for the
+	// next one.
+	s.generation++
+	s.phase = empty
+}
+
+// discard closes the idle connection of slot i.
+func (l *loop) discard(i int32) {
+	s := &l.slots[i]
+	lane := &l.lanes[s.lane]
+	l.slots.remove(&lane.idle, i)
+	l.hangUp(s)
+	l.slots.pushFirst(&lane.vacant, i)
+}
+
+// handle deals with one event.
+func (l *loop) handle(event unix.EpollEvent) {
+	if event.Fd < 0 {
+		return // a wake-up: there is something to see for expire
+	}
+	i := event.Fd
+	s := &l.slots[i]
+	if s.generation != uint32(event.Pad) {
+		return
+	}
+	switch s.phase {
+	case idle:
+		// The server ended the connection, or sent what nobody asked for.
+		if event.Events&readable != 0 {
+			l.discard(i)
+		}
+		return
+	case connecting:
+		if event.Events&(unix.EPOLLOUT|closing) == 0 || !l.connected(i) {
+			return
+		}
+	case sending:
+		if event.Events&unix.EPOLLOUT != 0 {
+			l.send(i)
+		}
+	}
+	if s.phase >= sending && event.Events&readable != 0 {
+		l.receive(i, event.Events&closing != 0)
+	}
+}
+
+// dial begins to open a connection for slot i.
+func (l *loop) dial(i int32) {
+	s := &l.slots[i]
+	route := &l.lanes[s.lane].route
+	fd, err := unix.Socket(route.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	if err != nil {
+		l.unconnected(i, err)
+		return
+	}
+	s.fd, s.phase = int32(fd), connecting
+	// Like net.Dialer does. A request is one write, so it makes little difference.
+	err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	if err == nil {
+		err = l.poll.add(fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP, i, s.generation)
+	}
+	if err == nil {
+		err = unix.Connect(fd, route.socket)
+	}
+	switch err {
+	case nil:
+		l.send(i)
+	case unix.EINPROGRESS, unix.EINTR:
+		// Its end is an event.
+	default:
+		l.unconnected(i, err)
+	}
+}
+
+// connected ends the opening of the connection, and sends the request if it went
+// well.
+func (l *loop) connected(i int32) bool {
+	s := &l.slots[i]
+	code, err := unix.GetsockoptInt(int(s.fd), unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && code != 0 {
+		err = unix.Errno(code)
+	}
+	if err != nil {
+		l.unconnected(i, err)
+		return false
+	}
+	l.send(i)
+	return true
+}
+
+// unconnected finishes a request whose connection could not be opened.
+func (l *loop) unconnected(i int32, err error) {
+	s := &l.slots[i]
+	deadline := l.start.Add(s.due + l.lanes[s.lane].timeout)
+	l.finish(i, l.now(), connectFailure(err, deadline), false)
+}
+
+// broken finishes a request whose connection, or answer, is of no use.
+func (l *loop) broken(i int32, cause string) {
+	l.finish(i, l.now(), ledger.Answer{Outcome: ledger.TransportError, Cause: cause}, false)
+}
+
+// send writes the request, or what has not been written of it yet.
+func (l *loop) send(i int32) {
+	s := &l.slots[i]
+	s.phase = sending
+	text := l.lanes[s.lane].request.render(s.index)
+	for int(s.written) < len(text) {
+		n, err := unix.Write(int(s.fd), text[s.written:])
+		switch err {
+		case nil:
+			s.written += int32(n)
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return // an event says when there is room
+		default:
+			l.broken(i, lost(err))
+			return
+		}
+	}
+	s.phase = awaiting
+}
+
+// receive reads what has come for slot i. last says that the server sends
+// nothing after it.
+func (l *loop) receive(i int32, last bool) {
+	s := &l.slots[i]
+	for {
+		n, err := unix.Read(int(s.fd), l.buffer[:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return
+		case err != nil:
+			l.broken(i, lost(err))
+			return
+		case n == 0:
+			l.ended(i)
+			return
+		}
+		used, done, err := s.reader.Feed(l.buffer[:n])
+		switch {
+		case errors.Is(err, wire.ErrOversized):
+			l.broken(i, CauseOversized)
+			return
+		case err != nil:
+			l.broken(i, CauseMalformed)
+			return
+		case done:
+			// Bytes beyond the answer belong to none, and an answer that came before
+			// its request was written leaves half a request behind.
+			keep := s.reader.Reusable() && used == n && !last && s.phase == awaiting
+			l.complete(i, keep)
+			return
+		case n < len(l.buffer) && !last:
+			return // that was all; more is another event
+		}
+		// A long answer does not keep the others waiting.
+		l.dispatch()
+	}
+}
+
+// ended is the end of the stream: of the answer too, or in the middle of it.
+func (l *loop) ended(i int32) {
+	if l.slots[i].reader.End() == io.ErrUnexpectedEOF {
+		l.broken(i, CauseEOF)
+		return
+	}
+	l.complete(i, false)
+}
+
+// complete finishes a request whose answer has been read in full.
+func (l *loop) complete(i int32, keep bool) {
+	now := l.now()
+	r := &l.slots[i].reader
+	l.finish(i, now, answered(r.Status(), r.ErrorBody()), keep)
+}

@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"chokepoint/internal/load/ledger"
+)
+
+// goroutines is the engine with a goroutine for each worker, and one that paces.
+type goroutines struct {
+	c    Config
+	http *HTTP
+}
+
+func newGoroutines(c Config) (*goroutines, error) {
+	h, err := NewHTTP(c)
+	if err != nil {
+		return nil, err
+	}
+	return &goroutines{c: c, http: h}, nil
+}
+
+// Run implements Engine.
+func (g *goroutines) Run(ctx context.Context) (*Report, error) {
+	return run(ctx, g.c, g.http, pacing)
+}
+
+// Close implements Engine.
+func (g *goroutines) Close() { g.http.Close() }
+
+// Exchange is one request as its worker saw it.
+type Exchange struct {
+	Began  time.Time // just before the first connect or write call
+	Done   time.Time // the answer was complete, or given up
+	Answer ledger.Answer
+}
+
+// Client performs one request at a time: that with the given index among its
+// endpoint's arrivals, waiting until deadline and no longer.
+type Client func(index int, deadline time.Time) Exchange
+
+// Sender is what the workers send through.
+type Sender interface {
+	// NewClient makes the client of one worker of the endpoint with that index in
+	// the Config. All are made before the load starts.
+	NewClient(endpoint int) Client
+	// Interrupt ends every request in flight, and every later one, at once and as
+	// ledger.Interrupted.
+	Interrupt()
+}
+
+// wait blocks until the moment and returns true, or false once ctx has ended.
+type wait func(ctx context.Context, until time.Time) bool
+
+// run plays c through sender. prepare makes the way to wait for a due time; it is
+// called on the pacer's goroutine.
+func run(ctx context.Context, c Config, sender Sender, prepare func() wait) (*Report, error) {
+	tallies := newTallies(c)
+	crews := make([]*crew, len(c.Endpoints))
+	for i, e := range c.Endpoints {
+		crews[i] = newCrew(e.Workers)
+	}
+	var ready, finished sync.WaitGroup
+	var start time.Time
+	started := make(chan struct{})
+	for i, crew := range crews {
+		for w := range crew.all {
+			client := sender.NewClient(i)
+			ready.Add(1)
+			finished.Go(func() {
+				ready.Done()
+				<-started
+				work(crew, w, client, tallies[i], start, c.Endpoints[i].Timeout)
+			})
+		}
+	}
+	ready.Wait()
+	before := usage()
+	start = c.startTime()
+	close(started)
+	log := newIntervals(c, tallies, start)
+	pace(ctx, c, crews, tallies, start, prepare)
+	for _, crew := range crews {
+		crew.dismiss()
+	}
+	stopped := drain(ctx, c, sender, &finished, start)
+	last := time.Now()
+	err := log.close()
+	used := usage().since(before)
+	return report(c, tallies, start, last, used, stopped), err
+}
+
+// pace schedules every arrival at its due time until they are over or ctx has
+// ended.
+func pace(ctx context.Context, c Config, crews []*crew, tallies []*tally, start time.Time, prepare func() wait) {
+	arrivals := c.arrivals()
+	index := make([]int, len(c.Endpoints))
+	var cancelled atomic.Bool
+	defer context.AfterFunc(ctx, func() { cancelled.Store(true) })()
+
+	var pacer sync.WaitGroup
+	pacer.Go(func() {
+		// The thread is changed by pacing and ends with this goroutine.
+		runtime.LockOSThread()
+		waitUntil := prepare()
+		// Before the start every arrival is waited for, also the first, due at 0.
+		now := time.Duration(math.MinInt64)
+		for {
+			due, i, ok := arrivals.Next()
+			if !ok {
+				return
+			}
+			if leaves := c.sendAt(due); leaves > now {
+				if now = time.Since(start); leaves > now {
+					if !waitUntil(ctx, start.Add(leaves)) {
+						return
+					}
+					now = time.Since(start)
+				}
+			}
+			if cancelled.Load() {
+				return
+			}
+			a := job{index: index[i], due: due}
+			index[i]++
+			tallies[i].schedule(a, crews[i].offer(a))
+		}
+	})
+	pacer.Wait()
+}
+
+// drain waits for the answers in flight as long as the plan allows, interrupts
+// the rest, and says whether ctx ended the run.
+func drain(ctx context.Context, c Config, sender Sender, finished *sync.WaitGroup, start time.Time) (stopped bool) {
+	done := make(chan struct{})
+	go func() {
+		finished.Wait()
+		close(done)
+	}()
+	var patience <-chan time.Time
+	if c.GracefulStop != nil {
+		timer := time.NewTimer(time.Until(start.Add(c.Duration + *c.GracefulStop)))
+		defer timer.Stop()
+		patience = timer.C
+	}
+	select {
+	case <-done:
+		return ctx.Err() != nil
+	case <-patience:
+	case <-ctx.Done():
+		grace := cancelGrace
+		if c.GracefulStop != nil {
+			grace = min(grace, *c.GracefulStop)
+		}
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-done:
+			return true
+		case <-timer.C:
+		}
+	}
+	sender.Interrupt()
+	<-done
+	return ctx.Err() != nil
+}

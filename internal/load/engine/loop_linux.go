@@ -1,0 +1,241 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"chokepoint/internal/load/arrival"
+	"chokepoint/internal/load/ledger"
+)
+
+// loopSupported says that this system has the loop's epoll.
+const loopSupported = true
+
+const (
+	// readBuffer is the one buffer that all answers are read through.
+	readBuffer = 64 << 10
+	// maxEvents is how many events are fetched at once.
+	maxEvents = 256
+	// maxBurst is how many overdue requests are sent before answers are looked at
+	// again. A loop that has fallen behind would else run out of free slots while
+	// the answers that free them wait to be read.
+	maxBurst = 64
+)
+
+// loopEngine is the engine that paces and answers on one thread.
+type loopEngine struct {
+	c        Config
+	routes   []route    // of each endpoint
+	requests []template // likewise
+	poll     *poller
+}
+
+func newLoopEngine(ctx context.Context, c Config) (Engine, error) {
+	e := &loopEngine{c: c}
+	slots := 0
+	for _, endpoint := range c.Endpoints {
+		u, err := target(endpoint.URL)
+		if err != nil {
+			return nil, fmt.Errorf("endpoint %s: %w", endpoint.Name, err)
+		}
+		r, err := findRoute(ctx, u)
+		if err != nil {
+			return nil, fmt.Errorf("endpoint %s: %w", endpoint.Name, err)
+		}
+		e.routes = append(e.routes, r)
+		e.requests = append(e.requests, newTemplate(endpoint, u, c.Phase))
+		if slots += endpoint.Workers; slots > math.MaxInt32 {
+			return nil, fmt.Errorf("%d workers are more than there can be; give fewer workers, a lower rate or a shorter timeout", slots)
+		}
+	}
+	var err error
+	if e.poll, err = newPoller(); err != nil {
+		return nil, fmt.Errorf("engine %s: %w; choose engine %s", Loop, err, Goroutines)
+	}
+	return e, nil
+}
+
+// Run implements Engine.
+func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
+	tallies := newTallies(e.c)
+	l := newLoop(e, tallies)
+	before := usage()
+	l.start = e.c.startTime()
+	log := newIntervals(e.c, tallies, l.start)
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		l.cancelled.Store(true)
+		e.poll.wakeUp()
+	})
+	var thread sync.WaitGroup
+	thread.Go(func() {
+		// The thread is changed by minimalSlack and ends with this goroutine.
+		runtime.LockOSThread()
+		minimalSlack()
+		l.play()
+	})
+	thread.Wait()
+	last := time.Now()
+	if !stop() {
+		<-woken // or it might write to a descriptor that has been closed
+	}
+	err := log.close()
+	r := report(e.c, tallies, l.start, last, usage().since(before), ctx.Err() != nil)
+	for i, route := range e.routes {
+		name := e.c.Endpoints[i].Name
+		endpoint := r.Load.Endpoints[name]
+		endpoint.Address = route.remote.String()
+		r.Load.Endpoints[name] = endpoint
+	}
+	return r, err
+}
+
+// Close implements Engine.
+func (e *loopEngine) Close() { e.poll.close() }
+
+// loop plays a plan on one thread: it sends what falls due, reads what comes,
+// and gives up what has run into its deadline, each as soon as the clock or the
+// kernel says so. Times are durations from the start.
+type loop struct {
+	c        Config
+	start    time.Time
+	lanes    []lane
+	slots    slots
+	busy     int // slots with a request
+	poll     *poller
+	arrivals *arrival.Merged
+	// next is the arrival that falls due next, and when it may be sent: forever
+	// once there is none.
+	next struct {
+		due, leaves time.Duration
+		lane        int
+	}
+	// patience is when the answers in flight are no longer waited for.
+	patience  time.Duration
+	stopping  bool
+	cancelled atomic.Bool
+	events    [maxEvents]unix.EpollEvent
+	buffer    [readBuffer]byte
+}
+
+func newLoop(e *loopEngine, tallies []*tally) *loop {
+	c := e.c
+	l := &loop{c: c, poll: e.poll, arrivals: c.arrivals(), lanes: make([]lane, len(tallies)), patience: forever}
+	if c.GracefulStop != nil {
+		l.patience = c.Duration + *c.GracefulStop
+	}
+	var end int32
+	for i, endpoint := range c.Endpoints {
+		from := end
+		end += int32(endpoint.Workers)
+		l.lanes[i] = lane{
+			tally: tallies[i], route: e.routes[i], request: e.requests[i],
+			head: endpoint.Method == http.MethodHead, timeout: endpoint.Timeout,
+			busy: newList(), idle: newList(), vacant: newList(), fresh: from, end: end,
+		}
+	}
+	l.slots = make(slots, end)
+	return l
+}
+
+func (l *loop) now() time.Duration { return time.Since(l.start) }
+
+// play runs the loop to its end: no arrival to come, and an outcome for each.
+func (l *loop) play() {
+	l.draw()
+	for {
+		l.dispatch()
+		if l.next.leaves == forever && l.busy == 0 {
+			break
+		}
+		n := l.poll.wait(l.events[:], l.idleTime())
+		for _, event := range l.events[:n] {
+			l.handle(event)
+			// A request that has fallen due does not wait for the other events.
+			l.dispatch()
+		}
+		l.expire()
+	}
+	for i := range l.lanes {
+		for l.lanes[i].idle.first != none {
+			l.discard(l.lanes[i].idle.first)
+		}
+	}
+}
+
+// draw fetches the next arrival.
+func (l *loop) draw() {
+	due, lane, ok := l.arrivals.Next()
+	l.next.due, l.next.leaves, l.next.lane = due, l.c.sendAt(due), lane
+	if !ok {
+		l.next.leaves = forever
+	}
+}
+
+// dispatch sends what has fallen due, in due order.
+func (l *loop) dispatch() {
+	for range maxBurst {
+		if l.next.leaves > l.now() {
+			return
+		}
+		lane := &l.lanes[l.next.lane]
+		j := job{index: lane.arrived, due: l.next.due}
+		lane.arrived++
+		l.begin(int32(l.next.lane), j)
+		l.draw()
+	}
+}
+
+// idleTime is how long there is nothing to do unless an event comes.
+func (l *loop) idleTime() time.Duration {
+	until := l.next.leaves
+	for i := range l.lanes {
+		if first := l.lanes[i].busy.first; first != none {
+			until = min(until, l.slots[first].due+l.lanes[i].timeout)
+		}
+	}
+	if l.next.leaves == forever {
+		until = min(until, l.patience)
+	}
+	if until == forever {
+		return forever
+	}
+	return until - l.now()
+}
+
+// expire ends what the clock ends: requests that have reached their deadline,
+// and the run.
+func (l *loop) expire() {
+	now := l.now()
+	if l.cancelled.Load() && !l.stopping {
+		l.stopping = true
+		l.next.leaves = forever
+		grace := cancelGrace
+		if l.c.GracefulStop != nil {
+			grace = min(grace, *l.c.GracefulStop)
+		}
+		l.patience = min(l.patience, now+grace)
+	}
+	for i := range l.lanes {
+		lane := &l.lanes[i]
+		for first := lane.busy.first; first != none && l.slots[first].due+lane.timeout <= now; first = lane.busy.first {
+			cause := CauseResponse
+			if l.slots[first].phase == connecting {
+				cause = CauseConnect
+			}
+			l.finish(first, now, ledger.Answer{Outcome: ledger.Timeout, Cause: cause}, false)
+		}
+		for l.next.leaves == forever && now >= l.patience && lane.busy.first != none {
+			l.finish(lane.busy.first, now, ledger.Answer{Outcome: ledger.Interrupted}, false)
+		}
+	}
+}
