@@ -44,7 +44,7 @@ func (v *Victim) adminHandler() http.Handler {
 func (v *Victim) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
-	if err := v.database.Ping(ctx); err != nil {
+	if err := v.items.Ping(ctx); err != nil {
 		http.Error(w, "database: "+err.Error(), http.StatusServiceUnavailable)
 		return
 	}

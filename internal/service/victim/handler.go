@@ -106,7 +106,7 @@ func (r *request) fast() {
 		id = n
 	}
 	start := time.Now()
-	item, err := readItem(context.Background(), r.victim.database, id)
+	item, err := r.victim.items.Read(context.Background(), id)
 	r.spent.database = time.Since(start)
 	if err != nil {
 		r.fail(fasthttp.StatusInternalServerError, adminapi.CauseDatabase, err.Error())

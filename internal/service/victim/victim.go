@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/valyala/fasthttp"
 
 	"chokepoint/internal/adminapi"
@@ -49,7 +48,7 @@ type Victim struct {
 	pool     *pool.Pool
 	guard    *guard.Guard
 	upstream *outbound.Client
-	database *pgxpool.Pool
+	items    *Items
 	seen     seen
 	counters counters
 	metrics  *metrics
@@ -81,7 +80,7 @@ func Start(ctx context.Context, cfg Config) (_ *Victim, err error) {
 	if v.admin, err = config.Listen(ctx, "tcp", cfg.Admin); err != nil {
 		return nil, listenError(cfg.Admin, "-admin", err)
 	}
-	if v.database, err = openDatabase(ctx, cfg.DatabaseURL, cfg.DatabaseConns); err != nil {
+	if v.items, err = OpenItems(ctx, cfg.DatabaseURL, cfg.DatabaseConns); err != nil {
 		return nil, err
 	}
 	v.pool, err = pool.New(pool.Config{
@@ -152,12 +151,12 @@ func (v *Victim) Close(ctx context.Context) {
 		v.upstream.Close()
 	}
 	switch {
-	case v.database == nil:
+	case v.items == nil:
 	case ctx.Err() == nil:
-		v.database.Close()
+		v.items.Close()
 	default:
 		// It waits for the connections that held workers still use.
-		go v.database.Close()
+		go v.items.Close()
 	}
 }
 
