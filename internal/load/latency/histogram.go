@@ -71,18 +71,33 @@ func (h *Histogram) Min() time.Duration {
 	return h.min
 }
 
-// Quantile is the value that the share q (0 to 1) of the durations does not
-// exceed, at 3 significant digits and never outside Min and Max; 0 if there are
-// none.
+// Quantile is the nearest-rank quantile: the smallest value that at least the
+// share q (0 to 1) of the durations does not exceed, at 3 significant digits and
+// never outside Min and Max; 0 if there are none.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.Count() == 0 {
 		return 0
 	}
-	v := time.Duration(h.counts.ValueAtPercentile(100 * q))
+	v := time.Duration(h.counts.ValueAtPercentile(rankedPercentile(100*q, h.Count())))
 	return min(max(v, h.min), h.max)
 }
 
-// Merge adds everything that was recorded in from.
+// rankedPercentile is the percentile at which the Go library finds the value that
+// the reference implementation finds at p. The Java library takes the value of
+// rank ceil(p/100 * n), having stepped p down by one ulp, lest a product that
+// should be whole is rounded up (AbstractHistogram.getValueAtPercentile, 2.1.10 and
+// later). The C and Go libraries round the rank to the nearest, and so miss the
+// slowest of 60 as p99.
+func rankedPercentile(p float64, n int64) float64 {
+	if p <= 0 {
+		return 0
+	}
+	p = min(math.Nextafter(p, math.Inf(-1)), 100)
+	rank := max(1, math.Ceil(p*float64(n)/100))
+	return 100 * rank / float64(n)
+}
+
+// Merge adds everything that was recorded in from, bucket by bucket.
 func (h *Histogram) Merge(from *Histogram) {
 	if from.Count() == 0 {
 		return
@@ -90,6 +105,21 @@ func (h *Histogram) Merge(from *Histogram) {
 	h.counts.Merge(from.counts)
 	h.min, h.max = min(h.min, from.min), max(h.max, from.max)
 	h.clamped += from.clamped
+}
+
+// Sharpen sets the extremes of a histogram that was read from a log, which holds
+// them at 3 significant digits, to the exact ones. It says false, and changes
+// nothing, if they cannot be those of the same values.
+func (h *Histogram) Sharpen(low, high time.Duration) bool {
+	if h.Count() == 0 {
+		return low == 0 && high == 0
+	}
+	if !h.counts.ValuesAreEquivalent(int64(low), int64(h.min)) ||
+		!h.counts.ValuesAreEquivalent(int64(min(high, Highest)), int64(h.max)) {
+		return false
+	}
+	h.min, h.max = low, high
+	return true
 }
 
 // Reset forgets everything.

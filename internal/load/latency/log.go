@@ -91,8 +91,12 @@ type Interval struct {
 	Percentiles result.Percentiles
 }
 
-// maxLogLine bounds one line; a histogram of this package takes a few kB.
-const maxLogLine = 4 << 20
+const (
+	// maxLogLine bounds one line; a histogram of this package takes a few kB.
+	maxLogLine = 4 << 20
+	// maxSeries bounds the tags of a log: each takes some 270 kB.
+	maxSeries = 1000
+)
 
 // ReadLog reads an HdrHistogram v2 interval log. Unlike the library's reader it
 // skips nothing: a line that it does not understand is an error that names the
@@ -171,15 +175,15 @@ func (log *Log) add(line string, base float64) error {
 	}
 	series := log.Series[tag]
 	if series == nil {
+		if len(log.Series) == maxSeries {
+			return fmt.Errorf("more than %d tags", maxSeries)
+		}
 		series = &Series{Total: New()}
 		log.Series[tag] = series
 	}
-	h := New()
-	if dropped := h.counts.Merge(counts); dropped > 0 {
-		return fmt.Errorf("%d values are beyond %v", dropped, Highest)
-	}
-	if h.Count() > 0 {
-		h.min, h.max = time.Duration(counts.ValueAtPercentile(0)), time.Duration(counts.Max())
+	h, outside := rebuilt(counts)
+	if outside > 0 {
+		return fmt.Errorf("%d values are beyond %v", outside, Highest)
 	}
 	if series.Total.Count() > math.MaxInt64-h.Count() {
 		return errors.New("the counts add up to more than 2^63")
@@ -196,6 +200,18 @@ func (log *Log) add(line string, base float64) error {
 		Percentiles: h.Percentiles(),
 	})
 	return nil
+}
+
+// rebuilt puts counts of any range and precision into a histogram of this
+// package, each value at the lower edge of its bucket as the Java library's add
+// does, and says how many of them are out of range. The extremes are at 3
+// significant digits.
+func rebuilt(counts *hdr.Histogram) (h *Histogram, outside int64) {
+	h = New()
+	if outside = h.counts.Merge(counts); h.Count() > 0 {
+		h.min, h.max = time.Duration(h.counts.ValueAtPercentile(0)), time.Duration(h.counts.Max())
+	}
+	return h, outside
 }
 
 // seconds rounds to the millisecond, the resolution of the format.
