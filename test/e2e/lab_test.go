@@ -146,6 +146,29 @@ func (b *bench) summary() (result.Summary, string) {
 	return s, dirs[0]
 }
 
+// measured reads the one run of the bench, which must be whole. The verdict of a
+// run at this scale is the machine's as well, and a crowded one overflows accept
+// queues: that alone may make it invalid.
+func (b *bench) measured(code int) (result.Summary, string) {
+	b.t.Helper()
+	if code != 0 && code != 3 && code != 4 {
+		b.t.Errorf("exit %d, want a measured run; stderr:\n%s\n%s", code, b.stderr.text(), b.stdout.String())
+	}
+	s, dir := b.summary()
+	checkBelieved(b.t, s.Validity.Reasons)
+	return s, dir
+}
+
+// checkBelieved fails at any reason against a run but a crowded machine.
+func checkBelieved(t *testing.T, reasons []string) {
+	t.Helper()
+	for _, reason := range reasons {
+		if !strings.Contains(reason, "accept queue overflowed") {
+			t.Errorf("an invalid run: %s", reason)
+		}
+	}
+}
+
 // checkNothingLeft fails if a process or a temporary folder of the bench is
 // still there. What a killed lab leaves, its reaper removes within 20 s.
 func (b *bench) checkNothingLeft() {

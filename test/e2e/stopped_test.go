@@ -119,16 +119,17 @@ func TestInterruptedWhileWriting(t *testing.T) {
 	b.start()
 	b.stderr.await(t, "writing")
 	b.interrupt()
-	if code := b.wait(); code != 130 && code != 0 {
-		t.Errorf("exit %d, want 130, or 0 if the run was done by then", code)
+	if code := b.wait(); code != 130 && code != 0 && code != 3 && code != 4 {
+		t.Errorf("exit %d, want 130, or that of a whole run if it was done by then", code)
 	}
 	s, dir := b.summary()
 	for name, e := range s.Endpoints {
 		checkLedger(t, name, e)
 	}
-	if len(s.Dumps) != 3 || !s.Validity.Valid {
-		t.Errorf("%d dumps, valid %v %q; want the whole run of 3, valid", len(s.Dumps), s.Validity.Valid, s.Validity.Reasons)
+	if len(s.Dumps) != 3 {
+		t.Errorf("%d dumps, want the 3 of a whole run", len(s.Dumps))
 	}
+	checkBelieved(t, s.Validity.Reasons)
 	checkFiles(t, dir, 0)
 	b.checkNothingLeft()
 }

@@ -46,18 +46,22 @@ const (
 // download returns the folder with the downloaded programs. It downloads them if
 // the cache does not have them. The cache holds whole versions only.
 func download(ctx context.Context, cfg Config) (binDir string, err error) {
-	version := filepath.Join(cfg.CacheDir, fmt.Sprintf("postgresql-%s-%s-%s", downloadVersion, runtime.GOOS, runtime.GOARCH))
+	cache, err := cfg.cacheDir()
+	if err != nil {
+		return "", err
+	}
+	version := filepath.Join(cache, fmt.Sprintf("postgresql-%s-%s-%s", downloadVersion, runtime.GOOS, runtime.GOARCH))
 	binDir = filepath.Join(version, "bin")
 	if hasServer(binDir) {
 		return binDir, nil
 	}
-	if err := os.MkdirAll(cfg.CacheDir, 0o755); err != nil {
+	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", fmt.Errorf("cache: %w", err)
 	}
-	if _, err := proc.Sweep(ctx, cfg.CacheDir, downloadPrefix); err != nil {
+	if _, err := proc.Sweep(ctx, cache, downloadPrefix); err != nil {
 		cfg.Logger.Warn("unfinished downloads are left in the cache", "reason", err)
 	}
-	folder, err := cfg.Launcher.CreateFolder(cfg.CacheDir, downloadPrefix)
+	folder, err := cfg.Launcher.CreateFolder(cache, downloadPrefix)
 	if err != nil {
 		return "", err
 	}
@@ -65,7 +69,7 @@ func download(ctx context.Context, cfg Config) (binDir string, err error) {
 		err = errors.Join(err, folder.Remove(context.WithoutCancel(ctx)))
 	}()
 
-	cfg.Logger.Info("downloading PostgreSQL", "version", downloadVersion, "from", cfg.RepositoryURL, "to", cfg.CacheDir)
+	cfg.Logger.Info("downloading PostgreSQL", "version", downloadVersion, "from", cfg.RepositoryURL, "to", cache)
 	unpacked := filepath.Join(folder.Path(), "postgresql")
 	if err := fetch(ctx, cfg, folder.Path(), unpacked); err != nil {
 		return "", err

@@ -72,17 +72,23 @@ func (c Config) withDefaults() (Config, error) {
 	if c.RepositoryURL == "" {
 		c.RepositoryURL = mavenCentral
 	}
-	if c.CacheDir == "" {
-		c.CacheDir = "/var/cache/chokepoint"
-		if os.Geteuid() != 0 {
-			dir, err := os.UserCacheDir()
-			if err != nil {
-				return c, fmt.Errorf("no folder for downloads: %w; set HOME", err)
-			}
-			c.CacheDir = filepath.Join(dir, "chokepoint")
-		}
-	}
 	return c, nil
+}
+
+// cacheDir is where downloads are kept. It is asked for only by who needs one:
+// an account without a home can use the programs of this machine.
+func (c Config) cacheDir() (string, error) {
+	switch {
+	case c.CacheDir != "":
+		return c.CacheDir, nil
+	case os.Geteuid() == 0:
+		return "/var/cache/chokepoint", nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for the download: %w; set HOME", err)
+	}
+	return filepath.Join(dir, "chokepoint"), nil
 }
 
 // Server is a PostgreSQL that answered a query when it was opened.
