@@ -13,6 +13,7 @@ import (
 	"chokepoint/internal/cli"
 	"chokepoint/internal/lab/pgserver"
 	"chokepoint/internal/lab/proc"
+	"chokepoint/internal/lab/toxiproxy"
 	"chokepoint/internal/profile"
 )
 
@@ -28,13 +29,16 @@ lab COMMAND -h lists the flags of a command.
 `
 
 func main() {
-	// The lab's own binary is also its reaper and its downloader.
+	// The lab's own binary is also its reaper, its downloader, and what the reaper
+	// removes a proxy with.
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case proc.ReaperArg:
 			os.Exit(proc.RunReaper(os.Stdin, os.Stdout, os.Stderr))
 		case pgserver.DownloadArg:
 			os.Exit(pgserver.RunDownload(os.Args[2:], os.Stderr))
+		case toxiproxy.RemoveArg:
+			os.Exit(toxiproxy.RunRemove(os.Args[2:], os.Stderr))
 		}
 	}
 	ctx, stop := cli.Context()

@@ -25,6 +25,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -110,6 +111,31 @@ func (p *Proxy) Addr() string { return p.addr }
 
 // Latency is what the toxic adds: the latency asked for in whole milliseconds.
 func (p *Proxy) Latency() time.Duration { return p.latency }
+
+// RemoveArg is the hidden first argument with which the lab's own binary removes
+// a proxy; see RunRemove.
+const RemoveArg = "__remove-proxy"
+
+// Removal is the arguments with which the lab's own binary removes the proxy.
+func (p *Proxy) Removal() []string { return []string{RemoveArg, p.api, p.name} }
+
+// RunRemove removes the proxy of a lab that was killed: args are what Removal
+// gives, without RemoveArg. It returns the exit code, 0 or, with one line on
+// stderr, 1 or 2.
+func RunRemove(args []string, stderr io.Writer) int {
+	if len(args) != 2 {
+		fmt.Fprintf(stderr, "%s: %d arguments, want 2: API URL and name\n", RemoveArg, len(args))
+		return 2
+	}
+	p := &Proxy{api: args[0], client: toxiproxy.NewClient(args[0]), name: args[1]}
+	ctx, cancel := context.WithTimeout(context.Background(), removalTime)
+	defer cancel()
+	if err := p.Close(ctx); err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	return 0
+}
 
 // Close removes the proxy, which closes the connections through it, and makes
 // sure that it is gone. Closing it again, or after Toxiproxy was restarted, is

@@ -28,6 +28,7 @@ type Native struct {
 	group    *proc.Group
 	database *pgserver.Server
 	proxy    *toxiproxy.Proxy
+	removal  *proc.LastCommand // of the proxy, if the lab is killed
 	programs map[string]string // name -> path
 	hashes   map[string]string
 
@@ -86,11 +87,25 @@ func (w *Native) startStub(ctx context.Context) error {
 		if w.proxy, err = toxiproxy.Open(ctx, w.cfg.ToxiproxyURL, where.Public, w.cfg.Latency); err != nil {
 			return err
 		}
+		if err := w.guardProxy(); err != nil {
+			return err
+		}
 		address = w.proxy.Addr()
 		w.cfg.Progress("Toxiproxy at %s adds %v", w.cfg.ToxiproxyURL, w.cfg.Latency)
 	}
 	w.stubURL = "http://" + address + "/"
 	return nil
+}
+
+// guardProxy has the reaper remove the proxy, which is no child of the lab, if
+// the lab cannot.
+func (w *Native) guardProxy() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	w.removal, err = w.launcher.AtLast(append([]string{self}, w.proxy.Removal()...)...)
+	return err
 }
 
 func (w *Native) startVictim(ctx context.Context) error {
@@ -198,7 +213,11 @@ func (w *Native) Close(ctx context.Context) error {
 	w.stopWatching()
 	err := w.group.Stop(ctx, stopGrace)
 	if w.proxy != nil {
-		if closeErr := w.proxy.Close(ctx); err == nil {
+		closeErr := w.proxy.Close(ctx)
+		if closeErr == nil && w.removal != nil {
+			w.removal.Cancel()
+		}
+		if err == nil {
 			err = closeErr
 		}
 	}
