@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"chokepoint/internal/evidence/report"
@@ -105,7 +106,7 @@ func (l *Lab) exhaustion(ctx context.Context, settings scenario.Settings, number
 	started := time.Now()
 	outcome, err := run.Into(ctx, folder.Path())
 	if err != nil {
-		return "", result.Summary{}, err
+		return "", result.Summary{}, withRemedy(err)
 	}
 	manifest := newManifest(&settings, outcome.World)
 	prefix := fmt.Sprintf("%s-%s-%s", started.UTC().Format(timestamp), scenario.Exhaustion, settings.Profile.Name)
@@ -119,7 +120,15 @@ func (l *Lab) exhaustion(ctx context.Context, settings scenario.Settings, number
 		}
 		return WriteReport(folder.Path())
 	})
-	return dir, outcome.Summary, err
+	return dir, outcome.Summary, withRemedy(err)
+}
+
+// withRemedy adds what to do about a disk that became full in the middle.
+func withRemedy(err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("the result is not kept: %w; make room there, or choose another folder with -results", err)
+	}
+	return err
 }
 
 // starter starts the world that a runtime names.

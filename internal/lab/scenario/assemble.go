@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strings"
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/delay"
@@ -16,14 +17,14 @@ import (
 
 // write turns the evidence into the files of a run's folder, but for the
 // manifest and the reports. It returns the summary, whose id is still empty.
-func (e *evidence) write(dir string) (result.Summary, error) {
+func (e *evidence) write() (result.Summary, error) {
 	sort.SliceStable(e.samples, func(i, j int) bool { return e.samples[i].at < e.samples[j].at })
 	sort.SliceStable(e.events, func(i, j int) bool { return e.events[i].AtS < e.events[j].AtS })
 	summary := e.summary()
-	if err := result.WriteTimeline(filepath.Join(dir, result.TimelineFile), e.timeline()); err != nil {
+	if err := result.WriteTimeline(filepath.Join(e.dir, result.TimelineFile), e.timeline()); err != nil {
 		return summary, err
 	}
-	return summary, result.WriteEvents(filepath.Join(dir, result.EventsFile), e.events)
+	return summary, result.WriteEvents(filepath.Join(e.dir, result.EventsFile), e.events)
 }
 
 // summary puts the evidence together and judges it.
@@ -278,31 +279,44 @@ const (
 
 // validity says whether the run may be believed.
 func (e *evidence) validity(sum result.Summary) result.Validity {
-	v := result.Validity{Warnings: append([]string(nil), e.warnings...)}
-	if e.ended != nil {
-		v.Reasons = append(v.Reasons, "the run ended early: "+e.ended.Error())
+	v := result.Validity{Reasons: e.reasons(sum), Warnings: e.warnings}
+	if e.load != nil {
+		v.Warnings = slices.Concat(v.Warnings, e.load.Validity.Warnings)
 	}
-	v.Reasons = append(v.Reasons, e.faults...)
-	if e.load == nil {
-		v.Reasons = append(v.Reasons, "no load was measured")
-		return v
-	}
-	v.Reasons = append(v.Reasons, e.load.Validity.Reasons...)
-	v.Warnings = append(v.Warnings, e.load.Validity.Warnings...)
-	if e.lagged() {
-		v.Reasons[len(v.Reasons)-1] += e.crowding(sum.Children)
-	}
-	if e.requests != nil || !e.loaded() {
-		v.Reasons = append(v.Reasons, reconcile(e.requests, e.seen, e.final != nil)...)
-	}
-	if sum.Pool.AcceptDrops > 0 {
-		v.Reasons = append(v.Reasons, fmt.Sprintf("the victim's accept queue overflowed: %d connection attempts were dropped by the kernel", sum.Pool.AcceptDrops))
-	}
-	if want, err := e.settings.DumpPoints(); err == nil && len(e.dumps) < len(want) && e.ended == nil {
-		v.Reasons = append(v.Reasons, fmt.Sprintf("%d of %d dumps were taken", len(e.dumps), len(want)))
+	for _, texts := range [][]string{v.Reasons, v.Warnings} {
+		for i, text := range texts {
+			texts[i] = strings.ReplaceAll(text, e.dir+string(filepath.Separator), "")
+		}
 	}
 	v.Valid = len(v.Reasons) == 0
 	return v
+}
+
+// reasons are those why the run may not be believed.
+func (e *evidence) reasons(sum result.Summary) []string {
+	var reasons []string
+	if e.ended != nil {
+		reasons = append(reasons, "the run ended early: "+e.ended.Error())
+	}
+	reasons = append(reasons, e.faults...)
+	if e.load == nil {
+		reasons = append(reasons, "no load was measured")
+		return reasons
+	}
+	reasons = append(reasons, e.load.Validity.Reasons...)
+	if e.lagged() {
+		reasons[len(reasons)-1] += e.crowding(sum.Children)
+	}
+	if e.requests != nil || !e.loaded() {
+		reasons = append(reasons, reconcile(e.requests, e.seen, e.final != nil)...)
+	}
+	if sum.Pool.AcceptDrops > 0 {
+		reasons = append(reasons, fmt.Sprintf("the victim's accept queue overflowed: %d connection attempts were dropped by the kernel", sum.Pool.AcceptDrops))
+	}
+	if want, err := e.settings.DumpPoints(); err == nil && len(e.dumps) < len(want) && e.ended == nil {
+		reasons = append(reasons, fmt.Sprintf("%d of %d dumps were taken", len(e.dumps), len(want)))
+	}
+	return reasons
 }
 
 // lagged reports whether the generator's lag is over its bound in some endpoint.

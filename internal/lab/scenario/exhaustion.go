@@ -41,6 +41,7 @@ var ErrInterrupted = errors.New("interrupted")
 
 // evidence is what a run has gathered.
 type evidence struct {
+	dir        string // the run's folder, which gets another name in the end
 	settings   *Settings
 	prediction queueing.Prediction
 	startedAt  time.Time
@@ -81,7 +82,7 @@ func (r *Run) Into(ctx context.Context, dir string) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	e := &evidence{settings: s, startedAt: time.Now().UTC()}
+	e := &evidence{dir: dir, settings: s, startedAt: time.Now().UTC()}
 	// Before the run, from the configuration alone.
 	if e.prediction, err = queueing.Predict(config); err != nil {
 		return Outcome{}, err
@@ -130,7 +131,7 @@ func (r *Run) Into(ctx context.Context, dir string) (Outcome, error) {
 		return Outcome{}, beforeTheLoad(e.ended)
 	}
 	r.Progress("writing the result")
-	summary, err := e.write(dir)
+	summary, err := e.write()
 	return Outcome{summary, e.describe}, err
 }
 
