@@ -319,8 +319,19 @@ type Load struct {
 	// Drops lists, for each endpoint, how many arrivals were dropped in each real
 	// second of the window.
 	Drops map[string][]int `json:"drops_per_second"`
+	// Thresholds are the conditions that the run was held to, with what it reached.
+	Thresholds []Threshold `json:"thresholds,omitempty"`
 	// Generator is what the load generator's own process used.
 	Generator Child `json:"generator"`
+}
+
+// Threshold is one condition of a load, such as fast:p(95)<200ms.
+type Threshold struct {
+	Text string `json:"threshold"` // as it was given
+	Unit string `json:"unit"`      // "ms", "ratio" or "count"
+	// Got is nil where nothing was measured; the condition is then not met.
+	Got *float64 `json:"got"`
+	OK  bool     `json:"ok"`
 }
 
 // Comparison is comparison.json: alternated runs of several profiles.
