@@ -93,7 +93,7 @@ func (w *Compose) prepare(ctx context.Context) (err error) {
 	case w.cfg.DatabaseURL != "":
 		return errors.New("a database URL is given, and containers bring their own PostgreSQL; unset DATABASE_URL, or run without containers (-runtime native)")
 	case w.cfg.ToxiproxyURL != "":
-		return fmt.Errorf("Toxiproxy at %s cannot be reached from the containers; run without them (-runtime native)", w.cfg.ToxiproxyURL)
+		return fmt.Errorf("containers cannot reach the Toxiproxy at %s; run without them (-runtime native)", w.cfg.ToxiproxyURL)
 	}
 	if w.cfg.RunDir, err = filepath.Abs(w.cfg.RunDir); err != nil {
 		return err

@@ -353,7 +353,7 @@ func TestComposeRefuses(t *testing.T) {
 		want string
 	}{
 		{"a database", Config{DatabaseURL: "postgres://x"}, "unset DATABASE_URL"},
-		{"a Toxiproxy", Config{ToxiproxyURL: "http://127.0.0.1:8474"}, "http://127.0.0.1:8474 cannot be reached"},
+		{"a Toxiproxy", Config{ToxiproxyURL: "http://127.0.0.1:8474"}, "cannot reach the Toxiproxy at http://127.0.0.1:8474"},
 		{"an address", Config{VictimListen: "8080"}, `-victim-listen "8080"`},
 		{"no programs", Config{BinDir: repository}, "no program loadgen"},
 		{"no compose file", Config{BinDir: bin}, "no docker-compose.yml in " + filepath.Dir(bin)},
