@@ -64,7 +64,7 @@ lint: ## gofmt, go vet, staticcheck
 	$(GO) tool -modfile=tools/go.mod staticcheck -tags e2e ./...
 
 .PHONY: bench-self
-bench-self: ## what the lab itself costs: /fast through the pool beside a bare handler
+bench-self: build ## what the lab itself costs: /fast beside a bare handler, the pause of a dump
 	$(GO) test -run '^$$' -bench . -benchtime 1x -count 1 ./test/overhead
 
 .PHONY: clean

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	rounds     = 7 // odd, so that the median is a round's own
-	roundTime  = "3s"
+	rounds     = 21 // odd, so that the median is a round's own
+	roundTime  = "1s"
 	targetRate = "1000/s"
 	// goalRatio is what the pool, the guard and the accounting may cost at the median.
 	goalRatio = 1.3

@@ -2,7 +2,6 @@ package victim
 
 import (
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,35 +9,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics is the victim's Prometheus registry.
+// metrics is the victim's Prometheus registry. What the counters and the pool
+// count already is read from them when it is asked for.
 type metrics struct {
-	registry  *prometheus.Registry
-	queueWait *prometheus.HistogramVec
-	duration  *prometheus.HistogramVec
-	requests  *prometheus.CounterVec
+	registry *prometheus.Registry
+	// By endpoint: looked up once, not per request.
+	queueWait, duration [endpointCount]prometheus.Observer
 }
 
 // waitBuckets reach from a hand-over to the longest client timeout, in seconds.
 var waitBuckets = []float64{.0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 
 func newMetrics(v *Victim) *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		queueWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "victim_queue_wait_seconds", Help: "From the request read until a pool worker had it.", Buckets: waitBuckets,
-		}, []string{"endpoint"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "victim_request_duration_seconds", Help: "From the request read until its answer was made.", Buckets: waitBuckets,
-		}, []string{"endpoint"}),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "victim_requests_total", Help: "Finished requests.",
-		}, []string{"endpoint", "status"}),
+	m := &metrics{registry: prometheus.NewRegistry()}
+	queueWait := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "victim_queue_wait_seconds", Help: "From the request read until a pool worker had it.", Buckets: waitBuckets,
+	}, []string{"endpoint"})
+	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "victim_request_duration_seconds", Help: "From the request read until its answer was made.", Buckets: waitBuckets,
+	}, []string{"endpoint"})
+	for endpoint, name := range endpointNames {
+		m.queueWait[endpoint], m.duration[endpoint] = queueWait.WithLabelValues(name), duration.WithLabelValues(name)
 	}
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
 	}
 	m.registry.MustRegister(
-		m.queueWait, m.duration, m.requests,
+		queueWait, duration, requestCounts{&v.counters},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("victim_pool_workers", "Workers alive.", func() float64 { return float64(v.pool.Stats().Workers) }),
@@ -81,12 +78,30 @@ func (b breakerState) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// requestCounts is a counter per endpoint and status, of all phases.
+type requestCounts struct{ counters *counters }
+
+var requestsDesc = prometheus.NewDesc("victim_requests_total", "Finished requests.", []string{"endpoint", "status"}, nil)
+
+func (requestCounts) Describe(ch chan<- *prometheus.Desc) { ch <- requestsDesc }
+
+func (r requestCounts) Collect(ch chan<- prometheus.Metric) {
+	for endpoint, phases := range r.counters.stats() {
+		byStatus := map[string]int{}
+		for _, s := range phases {
+			for status, n := range s.Status {
+				byStatus[status] += n
+			}
+		}
+		for status, n := range byStatus {
+			ch <- prometheus.MustNewConstMetric(requestsDesc, prometheus.CounterValue, float64(n), endpoint, status)
+		}
+	}
+}
+
 // finished counts a request whose answer has been made.
 func (v *Victim) finished(r *request) {
-	status := r.ctx.Response.StatusCode()
-	v.counters.finished(r, status)
-	name := endpointNames[r.endpoint]
-	v.metrics.queueWait.WithLabelValues(name).Observe(r.spent.queue.Seconds())
-	v.metrics.duration.WithLabelValues(name).Observe(time.Since(r.received).Seconds())
-	v.metrics.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
+	v.counters.finished(r, r.ctx.Response.StatusCode())
+	v.metrics.queueWait[r.endpoint].Observe(r.spent.queue.Seconds())
+	v.metrics.duration[r.endpoint].Observe(time.Since(r.received).Seconds())
 }
