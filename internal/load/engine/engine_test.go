@@ -86,6 +86,13 @@ func play(t *testing.T, ctx context.Context, c Config, sender Sender) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
+	balanced(t, r)
+	return r
+}
+
+// balanced checks the ledger of a report.
+func balanced(t *testing.T, r *Report) {
+	t.Helper()
 	for name, e := range r.Load.Endpoints {
 		if e.Scheduled != e.Started+e.Dropped ||
 			e.Started != e.OK+e.HTTPError+e.Timeout+e.ConnectError+e.TransportError+e.Interrupted {
@@ -97,7 +104,6 @@ func play(t *testing.T, ctx context.Context, c Config, sender Sender) *Report {
 			t.Error(reason)
 		}
 	}
-	return r
 }
 
 func TestTenRunsHaveTheSameCount(t *testing.T) {

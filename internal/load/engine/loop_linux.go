@@ -157,19 +157,30 @@ func (l *loop) play() {
 		if l.next.leaves == forever && l.busy == 0 {
 			break
 		}
-		n := l.poll.wait(l.events[:], l.idleTime())
-		for _, event := range l.events[:n] {
-			l.handle(event)
-			// A request that has fallen due does not wait for the other events.
-			l.dispatch()
-		}
-		l.expire()
+		l.turn(l.idleTime())
 	}
+	l.hangUpIdle()
+}
+
+// hangUpIdle closes the connections without a request.
+func (l *loop) hangUpIdle() {
 	for i := range l.lanes {
 		for l.lanes[i].idle.first != none {
 			l.discard(l.lanes[i].idle.first)
 		}
 	}
+}
+
+// turn waits for events, no longer than the timeout, and deals with what the
+// kernel or the clock has brought.
+func (l *loop) turn(timeout time.Duration) {
+	n := l.poll.wait(l.events[:], timeout)
+	for _, event := range l.events[:n] {
+		l.handle(event)
+		// A request that has fallen due does not wait for the other events.
+		l.dispatch()
+	}
+	l.expire()
 }
 
 // draw fetches the next arrival.

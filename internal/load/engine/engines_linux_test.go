@@ -1,0 +1,5 @@
+package engine
+
+// clients makes, for each engine, a client that sends one request at a time, and
+// what closes it.
+var clients = map[Kind]newClient{Goroutines: goroutineClient, Loop: loopClient}
