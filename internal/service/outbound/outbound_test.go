@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -141,10 +142,58 @@ func TestAnswersReuseTheConnectionAndCarryHeaders(t *testing.T) {
 	}
 }
 
-func TestNewRefusesWhatIsNoURL(t *testing.T) {
-	for _, bad := range []string{"", "127.0.0.1:80", "ftp://x/", "http://", "://"} {
-		if _, err := New(bad); err == nil {
-			t.Errorf("%q was taken for a URL", bad)
+// A kept connection that the peer has closed meanwhile fails the call that finds
+// out: trying again on another would be a retry that nobody asked for.
+func TestStaleConnectionIsNotRetried(t *testing.T) {
+	url, hits := peer(t, func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") })
+	c, err := New(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Do(time.Time{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	err = c.Do(time.Time{}, nil) // the peer closes after each answer
+	if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Reset {
+		t.Errorf("got %v, want a reset", err)
+	}
+	if n := hits.Load(); n != 1 {
+		t.Errorf("the peer saw %d requests, want 1", n)
+	}
+}
+
+func TestAnswersBelow500AreNoFailure(t *testing.T) {
+	for _, status := range []string{"200 OK", "302 Found", "404 Not Found", "429 Too Many Requests"} {
+		url, hits := peer(t, func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Length: 0\r\n\r\n") })
+		c, err := New(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Do(time.Time{}, nil); err != nil || hits.Load() != 1 {
+			t.Errorf("%s: %v after %d requests, want no error after 1", status, err, hits.Load())
+		}
+		c.Close()
+	}
+}
+
+func TestDeadlineThatHasPassedMakesNoCall(t *testing.T) {
+	url, hits := peer(t, func(*net.TCPConn) {})
+	c, err := New(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	err = c.Do(time.Now().Add(-time.Second), nil)
+	if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Timeout || hits.Load() != 0 {
+		t.Errorf("got %v after %d requests, want a timeout after none", err, hits.Load())
+	}
+}
+
+func TestNotAURLIsRefused(t *testing.T) {
+	for _, url := range []string{"", "stub", "127.0.0.1:8081", "ftp://stub/", "http://", "http://[::1", "/path"} {
+		if _, err := New(url); err == nil || !strings.Contains(err.Error(), "write it as http://") {
+			t.Errorf("%q: %v, want an error with the remedy", url, err)
 		}
 	}
 }

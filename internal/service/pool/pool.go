@@ -191,29 +191,31 @@ func (p *Pool) work(w *worker) {
 	defer p.wg.Done()
 	pprof.SetGoroutineLabels(w.idleLabels)
 	for t := w.awaitTask(); t != nil; t = w.awaitTask() {
-		for ; t != nil; t = p.next(w) {
-			p.execute(w, t)
+		for t != nil {
+			err := p.execute(w, t)
+			// Free before the answer is: a client that sends one request after the
+			// other then never needs a second worker.
+			next := p.next(w)
+			t.done <- err
+			t = next
 		}
 		pprof.SetGoroutineLabels(w.idleLabels)
 	}
 }
 
-// execute runs one task and lets its connection go on.
-func (p *Pool) execute(w *worker, t *task) {
+// execute runs one task, or returns ErrAbandoned if it is to be skipped.
+func (p *Pool) execute(w *worker, t *task) error {
 	pprof.SetGoroutineLabels(w.labels[t.endpoint])
-	var err error
 	if t.work.Gone() {
 		p.mu.Lock()
 		p.stats.Abandoned++
 		p.mu.Unlock()
 		if p.cfg.SkipAbandoned {
-			err = ErrAbandoned
+			return ErrAbandoned
 		}
 	}
-	if err == nil {
-		t.work.Run(time.Since(t.arrived))
-	}
-	t.done <- err
+	t.work.Run(time.Since(t.arrived))
+	return nil
 }
 
 // next gives a worker the head of the queue, or files it as idle and returns nil.

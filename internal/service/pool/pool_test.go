@@ -75,6 +75,21 @@ func TestGrowsOnDemandAndQueuesBehindTheLimit(t *testing.T) {
 	})
 }
 
+// A worker is free before its client has the answer, so that requests one after
+// the other never make the pool grow.
+func TestOneAfterTheOtherNeedsOneWorker(t *testing.T) {
+	p := newPool(t, Config{Min: 1, Max: 10})
+	for i := range 10_000 {
+		if err := p.Do(0, job{}); err != nil {
+			t.Fatal(err)
+		}
+		if s := p.Stats(); s.Workers != 1 || s.Busy != 0 {
+			t.Fatalf("after request %d: %+v", i, s)
+		}
+	}
+	closePool(t, p)
+}
+
 func TestQueueIsFirstInFirstOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, Config{Min: 1, Max: 1})
@@ -188,6 +203,54 @@ func TestCloseAnswersTheQueue(t *testing.T) {
 			t.Errorf("Do after Close: %v", err)
 		}
 	})
+}
+
+func TestCloseGivesUpWithItsContextAndCanBeAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, Config{Min: 1, Max: 2})
+		go p.Do(0, job{hold: time.Minute})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("%v after %v, want to have given up after 1s", err, time.Since(start))
+		}
+		if s := p.Stats(); s.Busy != 1 {
+			t.Errorf("%d busy, want the held one still counted", s.Busy)
+		}
+		closePool(t, p)
+		if took := time.Since(start); took != time.Minute {
+			t.Errorf("the second Close took until %v, want the minute of the held worker", took)
+		}
+	})
+}
+
+func TestUnboundedRefusesAfterClose(t *testing.T) {
+	p := newPool(t, Config{Unbounded: true})
+	closePool(t, p)
+	ran := false
+	if err := p.Do(0, job{ran: func(time.Duration) { ran = true }}); !errors.Is(err, ErrClosed) || ran {
+		t.Errorf("Do after Close: %v, ran %v", err, ran)
+	}
+}
+
+func TestSizesThatCannotWorkAreRefused(t *testing.T) {
+	for _, tc := range []struct {
+		cfg Config
+		ok  bool
+	}{
+		{Config{Min: 0, Max: 1}, true},
+		{Config{Min: 5, Max: 5}, true},
+		{Config{Unbounded: true}, true},
+		{Config{}, false},
+		{Config{Min: 2, Max: 1}, false},
+		{Config{Min: -1, Max: 1}, false},
+	} {
+		if err := tc.cfg.Validate(); (err == nil) != tc.ok {
+			t.Errorf("%+v: %v", tc.cfg, err)
+		}
+	}
 }
 
 // TestEveryRequestIsAnsweredOnce drives random pools with random requests: each
