@@ -55,13 +55,19 @@ test-unit: ## unit tests, under the race detector
 test-e2e: build ## scaled runs of the whole lab against a real PostgreSQL
 	$(GO) test -tags e2e -count 1 -p 1 -timeout 20m ./test/e2e
 
+# Only CI has no registry: there PostgreSQL's image is made of the installed server.
+.PHONY: test-compose
+test-compose: build ## the lab in containers, on a real Docker engine
+	CHOKEPOINT_POSTGRES_IMAGE="$${CHOKEPOINT_POSTGRES_IMAGE:-$$(scripts/postgres-standin.sh)}" \
+		sh -c '$(GO) test -tags compose -count 1 -timeout 10m ./internal/lab/world && \
+		$(GO) test -tags "e2e compose" -count 1 -timeout 10m -run Compose ./test/e2e'
+
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$unformatted" ]; then echo "not gofmt'd: $$unformatted"; exit 1; fi
-	$(GO) vet ./...
-	$(GO) vet -tags e2e ./test/...
-	$(GO) tool -modfile=tools/go.mod staticcheck -tags e2e ./...
+	$(GO) vet -tags "e2e compose" ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck -tags "e2e compose" ./...
 
 .PHONY: bench-self
 bench-self: build ## what the lab itself costs: /fast beside a bare handler, the pause of a dump

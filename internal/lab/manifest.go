@@ -21,7 +21,7 @@ func newManifest(s *scenario.Settings, w world.Description) result.Manifest {
 		Schema: result.ManifestSchema, GoVersion: runtime.Version(),
 		OS: runtime.GOOS + "/" + runtime.GOARCH, Kernel: kernel(),
 		CPUs: runtime.NumCPU(), CPUModel: cpuModel(), MemoryBytes: memoryBytes(),
-		Runtime: w.Runtime, Postgres: w.Postgres, Limits: w.Limits, Programs: w.Programs,
+		Runtime: w.Runtime, Postgres: w.Postgres, Limits: w.Limits, Programs: w.Programs, Images: w.Images,
 		Seed: s.Seed, Config: s.Effective(),
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {

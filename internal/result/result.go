@@ -302,7 +302,8 @@ type Manifest struct {
 	Seed        uint64            `json:"seed"`
 	// Config is the whole effective configuration, flag by flag.
 	Config   map[string]string `json:"config"`
-	Programs map[string]string `json:"programs"` // name -> SHA-256 of the binary that ran
+	Programs map[string]string `json:"programs"`         // name -> SHA-256 of the binary that ran
+	Images   map[string]string `json:"images,omitempty"` // service -> id of its image, with containers
 }
 
 // Load is load.json, what loadgen -json writes.
@@ -323,6 +324,18 @@ type Load struct {
 	Thresholds []Threshold `json:"thresholds,omitempty"`
 	// Generator is what the load generator's own process used.
 	Generator Child `json:"generator"`
+	// Merged says what the result was put together from; nil for one run.
+	Merged *Merged `json:"merged,omitempty"`
+}
+
+// Merged is how several results became one.
+type Merged struct {
+	Files []string `json:"files"`
+	// Arrangement is "parallel", "sequence" or "mixed": whether the rates of the
+	// files add up.
+	Arrangement string `json:"arrangement"`
+	// Incomplete says what is missing or does not fit; nothing is scaled up for it.
+	Incomplete []string `json:"incomplete,omitempty"`
 }
 
 // Threshold is one condition of a load, such as fast:p(95)<200ms.

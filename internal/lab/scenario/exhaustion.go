@@ -186,7 +186,7 @@ func (s *Settings) world(dir string) world.Config {
 		"-fault-rate=" + formatFloat(s.FaultRate), "-seed=" + strconv.FormatUint(s.Seed, 10),
 	}
 	return world.Config{
-		RunDir: dir, BinDir: s.BinDir, VictimArgs: victim, StubArgs: stub,
+		RunDir: dir, BinDir: s.BinDir, ComposeFile: s.ComposeFile, VictimArgs: victim, StubArgs: stub,
 		VictimListen: s.VictimListen, VictimAdmin: s.VictimAdmin, StubListen: s.StubListen, StubAdmin: s.StubAdmin,
 		DatabaseURL: s.DatabaseURL, ToxiproxyURL: s.ToxiproxyURL, Latency: latency,
 		GoMaxProcs: s.GoMaxProcs, GoMemLimit: s.GoMemLimit,
@@ -291,11 +291,13 @@ func (p *phases) generate(ctx context.Context, args []string, path string) (*res
 }
 
 // await waits for a load generator and reads its result. When ctx ends it asks
-// the generator to stop, and still reads what it wrote.
+// the generator to stop; then it returns both what that wrote and ctx's cause.
 func (p *phases) await(ctx context.Context, load world.Load, path string) (*result.Load, error) {
+	var stopped error
 	select {
 	case <-load.Done():
 	case <-ctx.Done():
+		stopped = context.Cause(ctx)
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		if err := load.Stop(stopping); err != nil {
@@ -304,14 +306,16 @@ func (p *phases) await(ctx context.Context, load world.Load, path string) (*resu
 	}
 	l, err := result.ReadLoad(path)
 	switch {
-	case errors.Is(err, os.ErrNotExist) && ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("%s, without a result", generatorDeath(load))
-	case err != nil:
+	case err == nil:
+		return &l, stopped
+	case !errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("the load generator's result: %w", err)
+	case stopped != nil:
+		return nil, stopped
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
 	}
-	return &l, nil
+	return nil, fmt.Errorf("%s, without a result", generatorDeath(load))
 }
 
 // generatorDeath tells how a load generator ended that should not have.

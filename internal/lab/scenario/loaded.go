@@ -109,7 +109,7 @@ func (p *phases) observeLoad(ctx context.Context, points []queueing.DumpPoint, l
 		p.e.usage = usedSince(before, p.world.Usage())
 		p.progress("load off; watching for recovery, at most %v", s.real(s.RecoveryWait))
 		w := recoveryWatch{
-			sampler: sampler, observer: p.observer, fastURL: p.world.VictimURL() + "/fast",
+			sampler: sampler, observer: p.observer, fastURL: p.world.ProbeURL() + "/fast",
 			bound: unharmed(p.baselineP95()), timeout: s.real(s.FastTimeout), loadOff: loadOff, wait: s.real(s.RecoveryWait),
 		}
 		p.e.recovery = w.run(ctx, s.scenarioSeconds)
@@ -162,17 +162,22 @@ func (p *phases) takeDumps(ctx context.Context, points []queueing.DumpPoint) {
 	}
 }
 
-// finishLoad waits for the load generator and reads what it wrote.
+// finishLoad waits for the load generator and reads what it wrote. Its error is
+// that of ctx.
 func (p *phases) finishLoad(ctx context.Context, load world.Load) error {
-	l, err := p.await(ctx, load, filepath.Join(p.dir, result.LoadFile))
-	if err != nil {
-		return err
+	var err error
+	p.e.load, err = p.await(ctx, load, filepath.Join(p.dir, result.LoadFile))
+	if err != nil && ctx.Err() == nil {
+		p.e.faults = append(p.e.faults, err.Error())
+		return nil
 	}
-	p.e.load = l
-	if p.e.requests, err = result.ReadRequests(filepath.Join(p.dir, result.RequestsFile)); err != nil {
-		p.e.faults = append(p.e.faults, "the load generator's rows: "+err.Error())
+	if p.e.load != nil {
+		var rowsErr error
+		if p.e.requests, rowsErr = result.ReadRequests(filepath.Join(p.dir, result.RequestsFile)); rowsErr != nil {
+			p.e.faults = append(p.e.faults, "the load generator's rows: "+rowsErr.Error())
+		}
 	}
-	return nil
+	return err
 }
 
 // collect asks the servers for their counts at the end. What a dead server

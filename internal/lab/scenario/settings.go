@@ -54,6 +54,7 @@ type Settings struct {
 
 	DatabaseURL, ToxiproxyURL string
 	Runtime                   string // "native" or "compose"
+	ComposeFile               string
 	ResultsDir                string
 	BinDir                    string
 
@@ -133,6 +134,7 @@ func (s *Settings) Bind(fs *flag.FlagSet) {
 	fs.StringVar(&s.DatabaseURL, "database-url", "", "PostgreSQL `URL` (default: $DATABASE_URL, else a throwaway server)")
 	fs.StringVar(&s.ToxiproxyURL, "toxiproxy", "", "API `URL` of a Toxiproxy that adds the delay in front of the stub")
 	fs.StringVar(&s.Runtime, "runtime", "native", "native or compose")
+	fs.StringVar(&s.ComposeFile, "compose-file", "", "the compose `file` of -runtime compose (default: the repository's docker-compose.yml)")
 	fs.StringVar(&s.ResultsDir, "results", "results", "`folder` of the results")
 	fs.StringVar(&s.BinDir, "bin-dir", "", "`folder` of the programs (default: beside this one)")
 }
