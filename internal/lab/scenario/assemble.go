@@ -307,6 +307,7 @@ func (e *evidence) reasons(sum result.Summary) []string {
 	if e.lagged() {
 		reasons[len(reasons)-1] += e.crowding(sum.Children)
 	}
+	reasons = append(reasons, e.imbalances()...)
 	if e.requests != nil || !e.loaded() {
 		reasons = append(reasons, reconcile(e.requests, e.seen, e.final != nil)...)
 	}
@@ -317,6 +318,31 @@ func (e *evidence) reasons(sum result.Summary) []string {
 		reasons = append(reasons, fmt.Sprintf("%d of %d dumps were taken", len(e.dumps), len(want)))
 	}
 	return reasons
+}
+
+// imbalances holds what the load generator wrote against itself: its own word for
+// a balanced ledger is not enough.
+func (e *evidence) imbalances() []string {
+	rows := map[string]int{}
+	for _, r := range e.requests {
+		rows[r.Endpoint]++
+	}
+	var found []string
+	for _, name := range []string{"fast", "upstream"} {
+		l, ok := e.load.Endpoints[name]
+		outcomes := l.OK + l.HTTPError + l.Timeout + l.ConnectError + l.TransportError + l.Interrupted
+		switch {
+		case !ok:
+			found = append(found, "the load generator's result has no endpoint "+name)
+		case l.Scheduled != l.Started+l.Dropped || l.Started != outcomes:
+			found = append(found, fmt.Sprintf("the ledger of %s does not balance: %d scheduled, %d started, %d dropped, %d outcomes", name, l.Scheduled, l.Started, l.Dropped, outcomes))
+		case e.ended == nil && l.Scheduled != l.Planned:
+			found = append(found, fmt.Sprintf("of %d requests to %s that were planned %d fell due", l.Planned, name, l.Scheduled))
+		case e.requests != nil && rows[name] != l.Scheduled:
+			found = append(found, fmt.Sprintf("%s has %d rows of %s, and %d requests fell due", result.RequestsFile, rows[name], name, l.Scheduled))
+		}
+	}
+	return found
 }
 
 // lagged reports whether the generator's lag is over its bound in some endpoint.
