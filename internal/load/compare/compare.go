@@ -1,0 +1,202 @@
+// Package compare says what differs between two sets of load runs, by the rules of
+// package stats: medians and ranges, "~" for noise, "?" for too few runs.
+//
+// It refuses to compare what may not be believed: invalid runs are named and left
+// out. It estimates nothing and has no mean.
+package compare
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"chokepoint/internal/result"
+	"chokepoint/internal/stats"
+)
+
+// Run is the result of one run and where it came from.
+type Run struct {
+	Path string
+	Load result.Load
+}
+
+// The resolution of the times, in milliseconds: two medians closer than that are
+// not told apart by three runs. The engine's schedule error is below 0.1 ms at the
+// median and about a millisecond at p99 on a busy machine.
+const (
+	floorMS     = 0.1
+	floorTailMS = 1
+)
+
+// metric is one figure of an endpoint.
+type metric struct {
+	name string
+	unit string
+	kind stats.Kind
+	// moreIsBetter turns the direction of a regression.
+	moreIsBetter bool
+	// value says false where the run has no such figure.
+	value func(result.Endpoint) (float64, bool)
+}
+
+func metrics() []metric {
+	all := []metric{
+		{"failed_ratio", "ratio", stats.Ratio(), false, func(e result.Endpoint) (float64, bool) { return e.FailedRatio, e.Scheduled > 0 }},
+		{"achieved_rate", "rate", stats.Quantity(0), true, func(e result.Endpoint) (float64, bool) { return e.AchievedRate, true }},
+	}
+	for _, of := range []struct {
+		name string
+		of   func(result.Endpoint) result.Percentiles
+	}{
+		{"response_ms", func(e result.Endpoint) result.Percentiles { return e.Response }},
+		{"ok_response_ms", func(e result.Endpoint) result.Percentiles { return e.OKResponse }},
+	} {
+		times := func(percentile string, floor float64, value func(result.Percentiles) (float64, bool)) {
+			all = append(all, metric{of.name + "." + percentile, "ms", stats.Quantity(floor), false, func(e result.Endpoint) (float64, bool) {
+				p := of.of(e)
+				v, ok := value(p)
+				return v, ok && p.Count > 0
+			}})
+		}
+		times("p50", floorMS, func(p result.Percentiles) (float64, bool) { return p.P50, true })
+		times("p90", floorMS, func(p result.Percentiles) (float64, bool) { return p.P90, true })
+		times("p99", floorTailMS, func(p result.Percentiles) (float64, bool) { return p.P99, true })
+		times("p99_9", floorTailMS, func(p result.Percentiles) (float64, bool) {
+			if p.P999 == nil {
+				return 0, false
+			}
+			return *p.P999, true
+		})
+	}
+	return all
+}
+
+// Loads compares the runs of both sets, endpoint by endpoint. A figure that a run
+// does not have, such as the p99.9 of few requests, is left out for all of them.
+func Loads(base, other []Run) result.LoadDiff {
+	d := result.LoadDiff{Schema: result.LoadDiffSchema, Base: paths(base), New: paths(other), Metrics: []result.LoadMetric{}}
+	warn := func(format string, args ...any) { d.Warnings = append(d.Warnings, fmt.Sprintf(format, args...)) }
+	base, other = valid(base, warn), valid(other, warn)
+	var pairs []stats.Pair
+	var better []bool
+	for _, name := range endpoints(base, other, warn) {
+		if a, b := rates(base, name), rates(other, name); !slices.Equal(a, b) {
+			warn("%s: the target rates differ, %v/s and %v/s: what follows from the rate cannot be told from what follows from the change", name, a, b)
+		}
+		for _, m := range metrics() {
+			p := stats.Pair{Base: values(base, name, m), Other: values(other, name, m), Kind: m.kind}
+			if p.Base == nil || p.Other == nil {
+				continue
+			}
+			pairs, better = append(pairs, p), append(better, m.moreIsBetter)
+			d.Metrics = append(d.Metrics, result.LoadMetric{
+				Name: name + "." + m.name, Unit: m.unit, Base: spread(p.Base), New: spread(p.Other), Change: change(m.unit, p),
+			})
+		}
+	}
+	for i, v := range stats.CompareAll(pairs) {
+		m := &d.Metrics[i]
+		m.Differs, m.Warning = string(v.Direction), v.Warning
+		worse := stats.Higher
+		if better[i] {
+			worse = stats.Lower
+		}
+		m.Regression = v.Direction == worse
+		d.Regressed = d.Regressed || m.Regression
+	}
+	for _, set := range []struct {
+		name string
+		runs []Run
+	}{{"base", base}, {"new", other}} {
+		if n := len(set.runs); n < stats.MinRuns {
+			warn("%s: %d valid runs are too few to claim a difference; at least %d are needed", set.name, n, stats.MinRuns)
+		}
+	}
+	return d
+}
+
+func paths(runs []Run) []string {
+	all := []string{}
+	for _, r := range runs {
+		all = append(all, r.Path)
+	}
+	return all
+}
+
+// valid leaves out the runs that may not be believed.
+func valid(runs []Run, warn func(string, ...any)) []Run {
+	var kept []Run
+	for _, r := range runs {
+		if r.Load.Validity.Valid {
+			kept = append(kept, r)
+			continue
+		}
+		reason := "it does not say why"
+		if len(r.Load.Validity.Reasons) > 0 {
+			reason = r.Load.Validity.Reasons[0]
+		}
+		warn("%s is invalid and left out: %s", r.Path, reason)
+	}
+	return kept
+}
+
+// endpoints are those that every run has, sorted; the others are named.
+func endpoints(base, other []Run, warn func(string, ...any)) []string {
+	runs := slices.Concat(base, other)
+	counts := map[string]int{}
+	for _, r := range runs {
+		for name := range r.Load.Endpoints {
+			counts[name]++
+		}
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if counts[name] < len(runs) {
+			warn("endpoint %s is in %d of %d runs and left out", name, counts[name], len(runs))
+			continue
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+// rates are the different target rates of an endpoint, sorted.
+func rates(runs []Run, name string) []float64 {
+	var all []float64
+	for _, r := range runs {
+		all = append(all, r.Load.Endpoints[name].TargetRate)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// values of a metric in every run; nil if one has none.
+func values(runs []Run, name string, m metric) []float64 {
+	var all []float64
+	for _, r := range runs {
+		v, ok := m.value(r.Load.Endpoints[name])
+		if !ok {
+			return nil
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+func spread(values []float64) result.Spread {
+	s := stats.Summarize(values)
+	return result.Spread{N: s.N, Median: s.Median, Min: s.Min, Max: s.Max}
+}
+
+func change(unit string, p stats.Pair) *float64 {
+	before, after := stats.Median(p.Base), stats.Median(p.Other)
+	c := after - before
+	if unit != "ratio" {
+		c /= before
+	}
+	if math.IsNaN(c) || math.IsInf(c, 0) {
+		return nil
+	}
+	return &c
+}

@@ -1,0 +1,135 @@
+package compare
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"chokepoint/internal/result"
+)
+
+// load is a valid run whose response times and failed ratio are given.
+func load(p50, failed float64) result.Load {
+	p := result.Percentiles{Min: p50 / 2, P50: p50, P90: 2 * p50, P95: 3 * p50, P99: 10 * p50, Max: 20 * p50, Count: 500}
+	return result.Load{
+		Validity: result.Validity{Valid: true},
+		Endpoints: map[string]result.Endpoint{"fast": {
+			Scheduled: 500, FailedRatio: failed, TargetRate: 50, AchievedRate: 50, Response: p, OKResponse: p,
+		}},
+	}
+}
+
+func runs(loads ...result.Load) []Run {
+	var all []Run
+	for i, l := range loads {
+		all = append(all, Run{fmt.Sprintf("%d.json", i), l})
+	}
+	return all
+}
+
+// differs is the verdict of every metric.
+func differs(d result.LoadDiff) map[string]string {
+	all := map[string]string{}
+	for _, m := range d.Metrics {
+		word := m.Differs
+		if m.Regression {
+			word += " (worse)"
+		}
+		all[m.Name] = word
+	}
+	return all
+}
+
+func TestLoads(t *testing.T) {
+	base := runs(load(10, 0), load(10.2, 0), load(9.9, 0))
+	slow := load(20, 0)
+	slow.Endpoints["fast"] = func(e result.Endpoint) result.Endpoint { e.AchievedRate = 30; return e }(slow.Endpoints["fast"])
+	for _, tt := range []struct {
+		name      string
+		other     []Run
+		times     string // of every percentile
+		failed    string
+		rate      string
+		regressed bool
+	}{
+		{"the same", base, "~", "~", "~", false},
+		{"a little slower", runs(load(11, 0), load(11.2, 0), load(11.1, 0)), "~", "~", "~", false},
+		{"slower", runs(slow, slow, slow), "higher (worse)", "~", "lower (worse)", true},
+		{"faster", runs(load(5, 0), load(5.1, 0), load(5.2, 0)), "lower", "~", "~", false},
+		{"more failures", runs(load(10, 0.2), load(10, 0.3), load(10, 0.25)), "~", "higher (worse)", "~", true},
+		{"two runs", runs(load(90, 0.9), load(90, 0.9)), "?", "?", "?", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := Loads(base, tt.other)
+			want := map[string]string{"fast.failed_ratio": tt.failed, "fast.achieved_rate": tt.rate}
+			for _, name := range []string{"response_ms", "ok_response_ms"} {
+				for _, p := range []string{"p50", "p90", "p99"} {
+					want["fast."+name+"."+p] = tt.times
+				}
+			}
+			if diff := cmp.Diff(want, differs(d)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if d.Regressed != tt.regressed {
+				t.Errorf("regressed %v, want %v", d.Regressed, tt.regressed)
+			}
+			if few := strings.Contains(strings.Join(d.Warnings, "\n"), "new: 2 valid runs are too few"); few != (len(tt.other) == 2) {
+				t.Errorf("warnings %q", d.Warnings)
+			}
+		})
+	}
+}
+
+func TestFiguresOfADiff(t *testing.T) {
+	d := Loads(runs(load(10, 0), load(12, 0), load(8, 0)), runs(load(15, 0.5), load(30, 0.5), load(20, 0.5)))
+	p50, failed, rate := d.Metrics[2], d.Metrics[0], d.Metrics[1]
+	if p50.Name != "fast.response_ms.p50" || p50.Base != (result.Spread{N: 3, Median: 10, Min: 8, Max: 12}) || p50.New.Median != 20 || *p50.Change != 1 {
+		t.Errorf("p50 %+v", p50)
+	}
+	if failed.Unit != "ratio" || *failed.Change != 0.5 || *rate.Change != 0 {
+		t.Errorf("failed %+v, rate %+v", failed, rate)
+	}
+	// Without a base there is no share of it.
+	zero := Loads(runs(load(0, 0), load(0, 0), load(0, 0)), runs(load(15, 0), load(15, 0), load(15, 0)))
+	if c := zero.Metrics[2].Change; c != nil {
+		t.Errorf("change %v of nothing", *c)
+	}
+}
+
+func TestWhatIsLeftOutIsNamed(t *testing.T) {
+	invalid := load(10, 0)
+	invalid.Validity = result.Validity{Reasons: []string{"stopped early"}}
+	other := load(10, 0)
+	other.Endpoints["slow"] = result.Endpoint{TargetRate: 1}
+	faster := load(10, 0)
+	faster.Endpoints["fast"] = func(e result.Endpoint) result.Endpoint { e.TargetRate = 60; return e }(faster.Endpoints["fast"])
+	d := Loads(runs(load(10, 0), invalid), runs(other, faster))
+	want := []string{
+		"1.json is invalid and left out: stopped early",
+		"endpoint slow is in 1 of 3 runs and left out",
+		"fast: the target rates differ, [50]/s and [50 60]/s: what follows from the rate cannot be told from what follows from the change",
+		"base: 1 valid runs are too few to claim a difference; at least 3 are needed",
+		"new: 2 valid runs are too few to claim a difference; at least 3 are needed",
+	}
+	if diff := cmp.Diff(want, d.Warnings); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"0.json", "1.json"}, d.Base); diff != "" {
+		t.Error(diff)
+	}
+	nothing := Loads(runs(invalid), nil)
+	if nothing.Metrics == nil || len(nothing.Metrics) != 0 || nothing.New == nil {
+		t.Errorf("no valid run: %+v, want empty lists", nothing)
+	}
+}
+
+func TestP999NeedsEveryRun(t *testing.T) {
+	has := load(10, 0)
+	has.Endpoints["fast"] = func(e result.Endpoint) result.Endpoint { v := 1.0; e.Response.P999 = &v; return e }(has.Endpoints["fast"])
+	named := func(d result.LoadDiff) bool { _, ok := differs(d)["fast.response_ms.p99_9"]; return ok }
+	if named(Loads(runs(has, load(10, 0)), runs(has))) || !named(Loads(runs(has), runs(has))) {
+		t.Error("p99.9 is compared where a run has none, or not where all have it")
+	}
+}

@@ -1,0 +1,88 @@
+package merge
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"chokepoint/internal/load/latency"
+	"chokepoint/internal/result"
+)
+
+// input is one result and its interval log.
+type input struct {
+	path string
+	load result.Load
+	log  latency.Log
+}
+
+// maxWindow is far above the longest window that the engine plays, in seconds.
+const maxWindow = 366 * 24 * 3600
+
+// LogBeside is where the interval log of a result is expected: load.hlog beside
+// load.json.
+func LogBeside(path string) string {
+	return strings.TrimSuffix(path, filepath.Ext(path)) + ".hlog"
+}
+
+func read(path string) (input, error) {
+	load, err := result.ReadLoad(path)
+	if err != nil {
+		return input{}, err
+	}
+	f, err := os.Open(LogBeside(path))
+	if err != nil {
+		return input{}, fmt.Errorf("%s has no interval log beside it, and percentiles cannot be merged without one: %w", path, err)
+	}
+	defer f.Close()
+	log, err := latency.ReadLog(f)
+	if err != nil {
+		return input{}, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	if !(load.WindowS > 0 && load.WindowS <= maxWindow) {
+		return input{}, fmt.Errorf("%s has a load window of %v s, which no run has", path, load.WindowS)
+	}
+	return input{path, load, log}, nil
+}
+
+// kind is one distribution of an endpoint: its tag in the log and its field.
+type kind struct {
+	name string
+	of   func(*result.Endpoint) *result.Percentiles
+}
+
+func kinds() []kind {
+	return []kind{
+		{latency.Response, func(e *result.Endpoint) *result.Percentiles { return &e.Response }},
+		{latency.OKResponse, func(e *result.Endpoint) *result.Percentiles { return &e.OKResponse }},
+		{latency.FailedResponse, func(e *result.Endpoint) *result.Percentiles { return &e.FailedResponse }},
+		{latency.Service, func(e *result.Endpoint) *result.Percentiles { return &e.Service }},
+		{latency.Lag, func(e *result.Endpoint) *result.Percentiles { return &e.Lag }},
+	}
+}
+
+var errOtherLog = errors.New("the log beside it is of another run")
+
+// histogram is a distribution from the log, with the exact extremes of the
+// result. The two must be of the same run.
+func (in input) histogram(endpoint string, k kind) (*latency.Histogram, error) {
+	e := in.load.Endpoints[endpoint]
+	want := k.of(&e)
+	series := in.log.Series[endpoint+"/"+k.name]
+	if series == nil {
+		if want.Count == 0 {
+			return latency.New(), nil
+		}
+		return nil, fmt.Errorf("%s: the log has no %s, and the result has %d", endpoint, k.name, want.Count)
+	}
+	h := series.Total
+	if h.Count() != want.Count {
+		return nil, fmt.Errorf("%s: %d values of %s in the log and %d in the result: %w", endpoint, h.Count(), k.name, want.Count, errOtherLog)
+	}
+	if !h.Sharpen(milliseconds(want.Min), milliseconds(want.Max)) {
+		return nil, fmt.Errorf("%s: %s from %v to %v in the log and %v to %v ms in the result: %w", endpoint, k.name, h.Min(), h.Max(), want.Min, want.Max, errOtherLog)
+	}
+	return h, nil
+}

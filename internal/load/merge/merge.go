@@ -1,0 +1,213 @@
+// Package merge puts the results of several load generators, or of several runs,
+// together without loss: histograms are added bucket by bucket from the interval
+// logs, ledgers are summed, and rates add up only where the runs were at the same
+// time.
+//
+// It refuses to scale up. What is missing (a file, an endpoint, a log) or does not
+// fit (a ledger that does not balance, a log of another run) is named, and the
+// result is then incomplete and so invalid.
+package merge
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"chokepoint/internal/load/latency"
+	"chokepoint/internal/load/ledger"
+	"chokepoint/internal/result"
+)
+
+// Result is several results as one.
+type Result struct {
+	Load result.Load // Load.Merged says how it was put together
+	// Responses are the histograms of all response times, by endpoint.
+	Responses map[string]*latency.Histogram
+}
+
+// Files merges the results at paths, each with its interval log beside it
+// (load.json and load.hlog). expected is how many there must be; 0 takes the
+// number of paths. A file that cannot be read makes the result incomplete; the
+// error is that none could be read.
+func Files(paths []string, expected int) (Result, error) {
+	m := &merger{load: result.Load{Schema: result.LoadSchema, Merged: &result.Merged{}}}
+	var inputs []input
+	var first error
+	seen := map[string]bool{}
+	for _, path := range paths {
+		if seen[filepath.Clean(path)] {
+			return Result{}, fmt.Errorf("%s is given twice: it would be counted twice", path)
+		}
+		seen[filepath.Clean(path)] = true
+		in, err := read(path)
+		if err != nil {
+			first = cmp.Or(first, err)
+			m.incomplete("%v", err)
+			continue
+		}
+		inputs = append(inputs, in)
+	}
+	if len(inputs) == 0 {
+		return Result{}, first
+	}
+	if expected > 0 && len(inputs) != expected {
+		m.incomplete("%d of %d results are there", len(inputs), expected)
+	}
+	return m.merge(inputs), nil
+}
+
+// merger is a merge as it goes on.
+type merger struct {
+	load      result.Load
+	responses map[string]*latency.Histogram
+}
+
+func (m *merger) incomplete(format string, args ...any) {
+	m.load.Merged.Incomplete = append(m.load.Merged.Incomplete, fmt.Sprintf(format, args...))
+}
+
+func (m *merger) merge(inputs []input) Result {
+	slices.SortStableFunc(inputs, func(a, b input) int { return a.load.StartedAt.Compare(b.load.StartedAt) })
+	rounds := arrange(inputs)
+	m.frame(inputs, rounds)
+	m.responses = map[string]*latency.Histogram{}
+	m.load.Endpoints = map[string]result.Endpoint{}
+	m.load.Drops = map[string][]int{}
+	for _, name := range names(inputs) {
+		m.load.Endpoints[name] = m.endpoint(name, inputs, rounds)
+		m.load.Drops[name] = drops(name, rounds)
+	}
+	m.judge(inputs)
+	return Result{Load: m.load, Responses: m.responses}
+}
+
+// names are the endpoints of all inputs, sorted.
+func names(inputs []input) []string {
+	all := map[string]bool{}
+	for _, in := range inputs {
+		for name := range in.load.Endpoints {
+			all[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// frame fills in what is of the runs as a whole.
+func (m *merger) frame(inputs []input, rounds []round) {
+	first := inputs[0].load
+	m.load.StartedAt, m.load.Phase, m.load.Seed = first.StartedAt, first.Phase, first.Seed
+	m.load.Generator.Name = first.Generator.Name
+	for _, in := range inputs {
+		m.load.Merged.Files = append(m.load.Merged.Files, in.path)
+		m.load.Generator.CPUSeconds += in.load.Generator.CPUSeconds
+		m.load.Generator.RunQueueWaitMS += in.load.Generator.RunQueueWaitMS
+		end := in.load.StartedAt.Sub(first.StartedAt).Seconds() + in.load.ElapsedS
+		m.load.ElapsedS = max(m.load.ElapsedS, end)
+		if in.load.Phase != first.Phase {
+			m.incomplete("%s is of phase %q, %s of %q: they do not belong together", in.path, in.load.Phase, inputs[0].path, first.Phase)
+		}
+	}
+	for _, r := range rounds {
+		m.load.WindowS += r.window
+		if !r.together {
+			m.incomplete("the windows of %s overlap only in part: neither in parallel nor in sequence, so their rates are those of the time from the first start to the last end", r.files())
+		}
+	}
+	m.load.Merged.Arrangement = arrangement(rounds)
+}
+
+// endpoint merges one endpoint of all inputs.
+func (m *merger) endpoint(name string, inputs []input, rounds []round) result.Endpoint {
+	sum := &ledger.Ledger{}
+	var merged result.Endpoint
+	histograms := map[string]*latency.Histogram{}
+	for _, kind := range kinds() {
+		histograms[kind.name] = latency.New()
+	}
+	for _, in := range inputs {
+		e, ok := in.load.Endpoints[name]
+		if !ok {
+			m.incomplete("%s has no endpoint %s", in.path, name)
+			continue
+		}
+		l, err := ledger.Of(e)
+		if err == nil {
+			err = l.Check()
+		}
+		if err != nil {
+			m.incomplete("%s: %s: %v", in.path, name, err)
+		}
+		if l != nil {
+			sum.Add(l)
+		}
+		if merged.ClientTimeoutMS != 0 && e.ClientTimeoutMS != merged.ClientTimeoutMS {
+			m.incomplete("%s: %s waits %v ms, others %v ms: they do not belong together", in.path, name, e.ClientTimeoutMS, merged.ClientTimeoutMS)
+		}
+		merged.ClientTimeoutMS = e.ClientTimeoutMS
+		for _, kind := range kinds() {
+			h, err := in.histogram(name, kind)
+			if err != nil {
+				m.incomplete("%s: %v", in.path, err)
+				continue
+			}
+			histograms[kind.name].Merge(h)
+		}
+	}
+	sum.Fill(&merged)
+	for _, kind := range kinds() {
+		*kind.of(&merged) = histograms[kind.name].Percentiles()
+	}
+	merged.TargetRate = rate(rounds, func(l result.Load) float64 { return l.Endpoints[name].TargetRate })
+	merged.AchievedRate = rate(rounds, func(l result.Load) float64 { return l.Endpoints[name].AchievedRate })
+	for _, r := range rounds {
+		workers := 0
+		for _, in := range r.inputs {
+			workers += in.load.Endpoints[name].Workers
+		}
+		merged.Workers = max(merged.Workers, workers)
+	}
+	merged.ServerSeen = all(inputs, name, func(e result.Endpoint) *int { return e.ServerSeen })
+	merged.Unseen = all(inputs, name, func(e result.Endpoint) *int { return e.Unseen })
+	m.responses[name] = histograms[latency.Response]
+	return merged
+}
+
+// all is the sum of a figure that every input has, or nil.
+func all(inputs []input, name string, of func(result.Endpoint) *int) *int {
+	sum := 0
+	for _, in := range inputs {
+		n := of(in.load.Endpoints[name])
+		if n == nil {
+			return nil
+		}
+		sum += *n
+	}
+	return &sum
+}
+
+// judge gathers the reasons of the inputs behind what is incomplete.
+func (m *merger) judge(inputs []input) {
+	v := &m.load.Validity
+	v.Reasons = []string{}
+	for _, what := range m.load.Merged.Incomplete {
+		v.Reasons = append(v.Reasons, "incomplete: "+what)
+	}
+	for _, in := range inputs {
+		for _, reason := range in.load.Validity.Reasons {
+			v.Reasons = append(v.Reasons, in.path+": "+reason)
+		}
+		for _, warning := range in.load.Validity.Warnings {
+			v.Warnings = append(v.Warnings, in.path+": "+warning)
+		}
+	}
+	v.Valid = len(v.Reasons) == 0
+}
+
+// milliseconds is a figure of a file as a duration; files have it to the
+// nanosecond.
+func milliseconds(ms float64) time.Duration {
+	return time.Duration(ms*float64(time.Millisecond) + 0.5)
+}
