@@ -28,8 +28,11 @@ type Child struct {
 	cmd  *exec.Cmd
 	pid  int
 	log  *os.File
-	out  *announcement // nil if the child does not announce
-	done chan struct{}
+	// logFrom is where the log file ended before the child: others may have
+	// written to it.
+	logFrom int64
+	out     *announcement // nil if the child does not announce
+	done    chan struct{}
 
 	mu      sync.Mutex
 	reaped  bool // the pid may belong to somebody else from now on
@@ -60,7 +63,7 @@ func (c *Child) wait() {
 	c.reaped = true
 	c.err = err
 	c.status = c.cmd.ProcessState.String()
-	c.tail = tailLines(c.spec.LogPath, tailKept)
+	c.tail = tailLines(c.spec.LogPath, c.logFrom, tailKept)
 	c.usage.CPUSeconds = (c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()).Seconds()
 	c.mu.Unlock()
 	close(c.done)
@@ -91,14 +94,15 @@ func (c *Child) Status() string {
 }
 
 // LastLog returns the last n lines of the child's log, without empty ones, the
-// oldest first; fewer if there are fewer. After the child's end it knows the
+// oldest first; fewer if there are fewer. What was in the file before the child
+// started is not the child's. After the child's end it knows the
 // last 50 of them even if the file is gone.
 func (c *Child) LastLog(n int) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lines := c.tail
 	if !c.reaped {
-		lines = tailLines(c.spec.LogPath, n)
+		lines = tailLines(c.spec.LogPath, c.logFrom, n)
 	}
 	if len(lines) > n {
 		lines = lines[len(lines)-n:]

@@ -248,15 +248,33 @@ func TestLastLog(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"line 19998", "line 19999", "unfinished"}, tailLines(path, 3)); diff != "" {
+	if diff := cmp.Diff([]string{"line 19998", "line 19999", "unfinished"}, tailLines(path, 0, 3)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	all := tailLines(path, 1_000_000)
+	all := tailLines(path, 0, 1_000_000)
 	if len(all) < 1000 || len(all) > tailBytes/len("line 19999") || !strings.HasPrefix(all[0], "line ") {
 		t.Errorf("%d lines, the first is %q", len(all), all[0])
 	}
-	if got := tailLines(filepath.Join(t.TempDir(), "none"), 3); got != nil {
+	if got := tailLines(filepath.Join(t.TempDir(), "none"), 0, 3); got != nil {
 		t.Errorf("a missing log has %q", got)
+	}
+	if got := tailLines(path, int64(text.Len()), 3); got != nil {
+		t.Errorf("after its end a log has %q", got)
+	}
+}
+
+// A log that several children write to in turn: each has its own words.
+func TestLastLogIsOfTheChild(t *testing.T) {
+	l, path := launcher(t), filepath.Join(t.TempDir(), "log")
+	for _, test := range []struct {
+		script string
+		want   []string
+	}{{"echo one; echo two", []string{"one", "two"}}, {"echo three", []string{"three"}}, {"true", nil}} {
+		c := begin(t, l, Spec{Name: "script", Path: "/bin/sh", Args: []string{"-c", test.script}, LogPath: path})
+		<-c.Done()
+		if diff := cmp.Diff(test.want, c.LastLog(10)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.script, diff)
+		}
 	}
 }
 

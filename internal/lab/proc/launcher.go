@@ -208,6 +208,10 @@ func start(spec Spec) (*Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: open its log: %w", spec.Name, err)
 	}
+	var logFrom int64
+	if info, err := log.Stat(); err == nil {
+		logFrom = info.Size()
+	}
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Env = spec.Env
 	cmd.Dir = spec.Dir
@@ -226,13 +230,14 @@ func start(spec Spec) (*Child, error) {
 		return nil, fmt.Errorf("start %s: %s: %w", spec.Name, spec.Path, startCause(err))
 	}
 	c := &Child{
-		spec:   spec,
-		cmd:    cmd,
-		pid:    cmd.Process.Pid,
-		log:    log,
-		out:    out,
-		done:   make(chan struct{}),
-		status: "running",
+		spec:    spec,
+		cmd:     cmd,
+		pid:     cmd.Process.Pid,
+		log:     log,
+		logFrom: logFrom,
+		out:     out,
+		done:    make(chan struct{}),
+		status:  "running",
 	}
 	go c.wait()
 	return c, nil

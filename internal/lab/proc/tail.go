@@ -13,10 +13,10 @@ const (
 	tailBytes = 64 << 10
 )
 
-// tailLines returns the last n lines of a file that are not empty. A file that
-// cannot be read has none: the log is a help, and must not hide the error that
-// made somebody ask for it.
-func tailLines(path string, n int) []string {
+// tailLines returns the last n lines of a file that are not empty, of what comes
+// after its first skip bytes. A file that cannot be read has none: the log is a
+// help, and must not hide the error that made somebody ask for it.
+func tailLines(path string, skip int64, n int) []string {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil
@@ -26,13 +26,16 @@ func tailLines(path string, n int) []string {
 	if err != nil {
 		return nil
 	}
-	from := max(0, size-tailBytes)
+	from := max(skip, size-tailBytes)
+	if from > size {
+		return nil // it was truncated
+	}
 	data, err := io.ReadAll(io.NewSectionReader(f, from, size-from))
 	if err != nil {
 		return nil
 	}
 	all := strings.Split(string(data), "\n")
-	if from > 0 {
+	if from > skip {
 		all = all[1:] // cut in the middle
 	}
 	var lines []string

@@ -66,6 +66,9 @@ type Death struct {
 
 func (d Death) String() string {
 	s := fmt.Sprintf("%s ended by itself (%s)", d.Name, d.Status)
+	if len(d.Log) == 0 {
+		s += "; it logged nothing"
+	}
 	for i, line := range d.Log {
 		if i == 0 {
 			s += "; its last lines: "
