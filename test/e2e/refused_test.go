@@ -3,7 +3,7 @@
 package e2e
 
 import (
-	"bytes"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -247,23 +247,22 @@ func TestReportOfNothing(t *testing.T) {
 	}
 }
 
-// inNamespace makes the bench's command run in a mount namespace of its own,
-// and a network namespace without any network, after the given shell commands.
-func (b *bench) inNamespace(prepare string) {
+// inNamespace runs the bench's command in a mount namespace of its own, which
+// the first shell commands prepare, followed by those after the run, if any. An
+// ordinary user is root in there only for the preparation.
+func (b *bench) inNamespace(prepare, after string) {
 	b.t.Helper()
-	b.cmd = namespaced(b.cmd, prepare)
-}
-
-func namespaced(cmd *exec.Cmd, prepare string) *exec.Cmd {
-	inside := exec.Command("sh", append([]string{"-ec", "mount --make-rprivate /\n" + prepare + "\n" + `exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)...)
-	inside.Env, inside.Stdout, inside.Stderr = cmd.Env, cmd.Stdout, cmd.Stderr
-	inside.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Cloneflags: syscall.CLONE_NEWNS}
-	if uid := os.Geteuid(); uid != 0 {
-		inside.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		inside.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-		inside.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	script, attr := "mount --make-rprivate /\n"+prepare+"\ncode=0\n", &syscall.SysProcAttr{Setpgid: true, Cloneflags: syscall.CLONE_NEWNS}
+	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
+		script += fmt.Sprintf("unshare --user --map-user=%d --map-group=%d ", uid, gid)
 	}
-	return inside
+	script += `"$0" "$@" || code=$?` + "\n" + after + "\nexit $code"
+	inside := exec.Command("sh", append([]string{"-ec", script, b.cmd.Path}, b.cmd.Args[1:]...)...)
+	inside.Env, inside.Stdout, inside.Stderr, inside.SysProcAttr = b.cmd.Env, b.cmd.Stdout, b.cmd.Stderr, attr
+	b.cmd = inside
 }
 
 // TestNoPostgreSQL: no programs on this machine and no network to get them by.
@@ -271,7 +270,7 @@ func namespaced(cmd *exec.Cmd, prepare string) *exec.Cmd {
 func TestNoPostgreSQL(t *testing.T) {
 	b := exhaustion(t)
 	b.inNamespace(`
-for dir in /usr/lib/postgresql /var/cache; do [ ! -d "$dir" ] || mount -t tmpfs tmpfs "$dir"; done`)
+for dir in /usr/lib/postgresql /var/cache; do [ ! -d "$dir" ] || mount -t tmpfs tmpfs "$dir"; done`, "")
 	b.cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWNET
 	b.cmd.Env = append(b.cmd.Env, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME="+b.tmp, "XDG_CACHE_HOME="+filepath.Join(b.tmp, "cache"))
 	if code := b.run(); code != 1 {
@@ -295,27 +294,10 @@ func TestDiskFull(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := exhaustion(t, "-profile=anti", "-duration=20s", "-dump-at=15s", "-recovery-wait=1s")
-			// The reaper outlives the lab, so the listing comes from the namespace itself.
-			after := newLineWatch()
-			b.inNamespace(test.prepare)
-			script := b.cmd.Args[2]
-			b.cmd.Args[2] = strings.TrimSuffix(script, `exec "$0" "$@"`) + `code=0; "$0" "$@" || code=$?; ls -A "$TMPDIR" "$CHOKEPOINT_RESULTS" >&3; exit $code`
+			// The full disk is seen only from inside.
+			b.inNamespace(test.prepare, `find "$TMPDIR" "$CHOKEPOINT_RESULTS" -mindepth 1 -maxdepth 1 -name '.*' -o -name 'chokepoint-*' | sed 's/^/left: /' >&2`)
 			b.cmd.Env = append(b.cmd.Env, "https_proxy=http://127.0.0.1:1") // no download
-			reader, writer, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.cmd.ExtraFiles = []*os.File{writer}
-			copied := make(chan struct{})
-			go func() {
-				defer close(copied)
-				var listing bytes.Buffer
-				listing.ReadFrom(reader)
-				after.Write(listing.Bytes())
-			}()
 			code := b.run()
-			writer.Close()
-			<-copied
 			if code != 1 && code != 3 {
 				t.Errorf("exit %d, want 1, or 3 with an invalid result", code)
 			}
@@ -324,10 +306,8 @@ func TestDiskFull(t *testing.T) {
 			} else if !strings.Contains(b.stdout.String(), "space") {
 				t.Errorf("nothing is said of space:\n%s", b.stdout.String())
 			}
-			for line := range strings.Lines(after.text()) {
-				if strings.HasPrefix(line, "chokepoint-") || strings.HasPrefix(line, ".") {
-					t.Errorf("left on the full disk: %s", line)
-				}
+			if strings.Contains(b.stderr.text(), "left: ") {
+				t.Errorf("left on the full disk:\n%s", b.stderr.text())
 			}
 			b.checkNothingLeft()
 		})
