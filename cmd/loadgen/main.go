@@ -10,9 +10,13 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 
 	"chokepoint/internal/cli"
 	"chokepoint/internal/load/engine"
+	"chokepoint/internal/load/latency"
+	"chokepoint/internal/load/threshold"
+	"chokepoint/internal/result"
 )
 
 func main() {
@@ -27,6 +31,14 @@ func main() {
 
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 {
+		switch args[0] {
+		case "report":
+			return report(args[1:], stdout, stderr)
+		case "diff":
+			return diff(args[1:], stdout, stderr)
+		}
+	}
 	o, err := parse(args, stdout)
 	switch {
 	case errors.Is(err, cli.ErrDone):
@@ -53,6 +65,7 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 	defer out.discard()
 	plan := o.plan
 	plan.Log = out.log()
+	plan.EachSecond = out.eachSecond()
 	if isTerminal(stderr) {
 		plan.Progress = func(p engine.Progress) { showProgress(stderr, p) }
 	}
@@ -62,6 +75,7 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 	}
 	defer player.Close()
 	report, err := player.Run(ctx)
+	report.Load.Thresholds = threshold.EvaluateAll(o.thresholds, report.Load.Endpoints, responses(report))
 	if plan.Progress != nil {
 		clearProgress(stderr)
 	}
@@ -70,7 +84,7 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 	} else {
 		err = errors.Join(fmt.Errorf("write %s: %w", o.hlog, err), out.commitWithoutLog(report))
 	}
-	printSummary(stdout, o.plan, report.Load)
+	printSummary(stdout, runHeading(o.plan, report.Load), endpointNames(o.plan), report.Load)
 	switch {
 	case report.StoppedEarly:
 		return cli.ExitInterrupted, err
@@ -78,6 +92,22 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 		return cli.ExitFailure, err
 	case !report.Load.Validity.Valid:
 		return cli.ExitInvalid, nil
+	case !met(report.Load.Thresholds):
+		return cli.ExitThreshold, nil
 	}
 	return cli.ExitOK, nil
+}
+
+// responses are the histograms that thresholds look at.
+func responses(r *engine.Report) map[string]*latency.Histogram {
+	all := make(map[string]*latency.Histogram, len(r.Timings))
+	for name, t := range r.Timings {
+		all[name] = t.Response
+	}
+	return all
+}
+
+// met says whether every threshold is.
+func met(all []result.Threshold) bool {
+	return !slices.ContainsFunc(all, func(t result.Threshold) bool { return !t.OK })
 }

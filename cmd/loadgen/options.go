@@ -4,30 +4,39 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/cli"
+	"chokepoint/internal/load/arrival"
 	"chokepoint/internal/load/engine"
+	"chokepoint/internal/load/threshold"
 	"chokepoint/internal/rate"
 )
 
 const synopsis = `Usage: loadgen [flags] -rate 20/s -duration 30s URL
        loadgen [flags] -endpoint name=fast,url=URL,rate=20/s[,timeout=10s][,workers=N][,method=GET] ...
+       loadgen report load.json ...   merge the results of several generators or runs
+       loadgen diff BASE NEW          compare repeated runs
 
 Sends requests at the rate given, whatever has become of those before, and
 accounts for every one.
 
-Exit codes: 0 done, 1 failure, 2 usage, 3 the run is invalid, 130 interrupted.`
+Exit codes: 0 done, 1 failure, 2 usage, 3 the run is invalid, 99 a threshold is
+not met, 130 interrupted. An invalid run is 3 whatever its thresholds say.`
 
 // options is the command line.
 type options struct {
-	plan     engine.Config
-	json     string
-	hlog     string
-	requests string
+	plan       engine.Config
+	thresholds []threshold.Threshold
+	json       string
+	hlog       string
+	hgrm       string // with {endpoint} for the name
+	perSecond  string
+	requests   string
 }
 
 // parse reads the command line and refuses a plan that cannot be had.
@@ -56,14 +65,21 @@ func parse(args []string, stdout io.Writer) (options, error) {
 		return err
 	})
 	fs.Uint64Var(&o.plan.Seed, "seed", 1, "seed of poisson arrivals")
-	fs.StringVar((*string)(&o.plan.Arrivals), "arrivals", string(engine.Constant), "constant or poisson")
+	arrivals := fs.String("arrivals", string(engine.Constant), "`pattern` of the arrivals: constant, poisson, "+arrival.PatternSyntax+
+		"; the last three take the place of every rate, the last two also of the duration")
+	thresholds(fs, &o.thresholds)
 	fs.DurationVar(&o.plan.MaxLag, "max-lag", engine.DefaultMaxLag, "lag p99 above which the run is invalid")
 	fs.StringVar((*string)(&o.plan.Engine), "engine", string(engine.Goroutines), "auto, loop (plain http on Linux) or goroutines")
 	fs.DurationVar(&o.plan.Quantum, "quantum", 0, "send at multiples of this `duration` only, which spares CPU and shows as lag; 0 sends each request when it is due")
 	fs.StringVar(&o.json, "json", "", "write the result to this `file`")
 	fs.StringVar(&o.hlog, "hlog", "", "write the HdrHistogram interval log to this `file`")
+	fs.StringVar(&o.hgrm, "hgrm", "", "write the percentile distribution of the response times to this `file`; with several endpoints its name needs {endpoint}")
+	fs.StringVar(&o.perSecond, "per-second", "", "write a row for every second and endpoint to this CSV `file`")
 	fs.StringVar(&o.requests, "requests", "", "write a row for every arrival to this CSV `file`")
 	if err := cli.Parse(fs, args, synopsis, stdout); err != nil {
+		return o, err
+	}
+	if err := o.setArrivals(*arrivals, given(fs, "duration")); err != nil {
 		return o, err
 	}
 	if err := o.addSingle(fs, single); err != nil {
@@ -71,7 +87,80 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	}
 	o.plan.KeepRequests = o.requests != ""
 	o.plan = o.plan.WithDefaults()
+	if err := o.checkNames(); err != nil {
+		return o, err
+	}
 	return o, o.plan.Validate()
+}
+
+// thresholds adds the flag -threshold to fs.
+func thresholds(fs *flag.FlagSet, all *[]threshold.Threshold) {
+	fs.Func("threshold", "a `condition` to hold, as fast:p(95)<200ms, failed<1% or dropped==0; repeat it for more. Metrics: p(N), med, min, max, failed, dropped, count; without an endpoint it is of all together", func(s string) error {
+		t, err := threshold.Parse(s)
+		*all = append(*all, t)
+		return err
+	})
+}
+
+// given says whether the flag was set, on the command line or elsewhere.
+func given(fs *flag.FlagSet, name string) bool {
+	set := false
+	fs.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
+}
+
+// setArrivals reads -arrivals. A pattern that has a length of its own is the
+// duration.
+func (o *options) setArrivals(text string, durationGiven bool) error {
+	if text == string(engine.Constant) || text == string(engine.Poisson) {
+		o.plan.Arrivals = engine.Arrivals(text)
+		return nil
+	}
+	pattern, err := arrival.ParsePattern(text, o.plan.Duration)
+	if err != nil {
+		return err
+	}
+	if length := pattern.Length(); durationGiven && length != o.plan.Duration {
+		return fmt.Errorf("arrivals %q last %v, and the duration is %v; leave -duration out", text, length, o.plan.Duration)
+	}
+	o.plan.Pattern, o.plan.Duration = pattern, pattern.Length()
+	return nil
+}
+
+// checkNames says which option needs an endpoint that the plan does not have, or
+// the other way round.
+func (o *options) checkNames() error {
+	var names []string
+	for _, e := range o.plan.Endpoints {
+		names = append(names, e.Name)
+		if e.Rate == 0 && o.plan.Pattern == nil {
+			return fmt.Errorf("endpoint %s: rate is missing", e.Name)
+		}
+	}
+	if recording, ok := o.plan.Pattern.(*arrival.Recording); ok {
+		for _, name := range recording.Endpoints() {
+			if !slices.Contains(names, name) {
+				return fmt.Errorf("the recording has arrivals of endpoint %q, and the plan has only %s; give -endpoint name=%s,url=...", name, strings.Join(names, ", "), name)
+			}
+		}
+	}
+	if err := checkEndpoints(o.thresholds, names); err != nil {
+		return err
+	}
+	if o.hgrm != "" && len(names) > 1 && !strings.Contains(o.hgrm, endpointMark) {
+		return fmt.Errorf("-hgrm %q: %d endpoints cannot go into one file; put %s into its name", o.hgrm, len(names), endpointMark)
+	}
+	return nil
+}
+
+// checkEndpoints refuses a threshold of an endpoint that there is not.
+func checkEndpoints(all []threshold.Threshold, names []string) error {
+	for _, t := range all {
+		if t.Endpoint() != "" && !slices.Contains(names, t.Endpoint()) {
+			return fmt.Errorf("threshold %q: there is no endpoint %s, only %s", t, t.Endpoint(), strings.Join(names, ", "))
+		}
+	}
+	return nil
 }
 
 // addSingle adds the endpoint of the short form, -rate and a URL.
@@ -82,7 +171,7 @@ func (o *options) addSingle(fs *flag.FlagSet, e engine.Endpoint) error {
 		return fmt.Errorf("one URL is enough, got %d: %q; flags go before it, and more URLs are given with -endpoint", len(urls), urls)
 	case len(urls) == 1 && len(o.plan.Endpoints) > 0:
 		return fmt.Errorf("give a URL (%q) or -endpoint, not both", urls[0])
-	case len(urls) == 1 && e.Rate == 0:
+	case len(urls) == 1 && e.Rate == 0 && o.plan.Pattern == nil:
 		return fmt.Errorf("no rate for %s; give -rate 20/s", urls[0])
 	case len(urls) == 1:
 		e.Name, e.URL = "url", urls[0]
@@ -141,7 +230,7 @@ func parseEndpoint(s string) (engine.Endpoint, error) {
 			return e, err
 		}
 	}
-	for _, key := range []string{"name", "url", "rate"} {
+	for _, key := range []string{"name", "url"} {
 		if !seen[key] {
 			return e, fmt.Errorf("%s is missing", key)
 		}

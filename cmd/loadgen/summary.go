@@ -14,8 +14,24 @@ import (
 	"chokepoint/internal/result"
 )
 
-// printSummary says first whether the run may be believed, then what it showed.
-func printSummary(w io.Writer, plan engine.Config, l result.Load) {
+// runHeading is the line of a run between its validity and its counts.
+func runHeading(plan engine.Config, l result.Load) string {
+	return fmt.Sprintf("%v of %s arrivals, the last answer after %.1f s; the generator used %.2f s of CPU",
+		plan.Duration, plan.Arrivals, l.ElapsedS, l.Generator.CPUSeconds)
+}
+
+// endpointNames are the endpoints in the order of the plan.
+func endpointNames(plan engine.Config) []string {
+	var names []string
+	for _, e := range plan.Endpoints {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+// printSummary says first whether the run may be believed, then whether it met its
+// thresholds, then what it showed.
+func printSummary(w io.Writer, heading string, names []string, l result.Load) {
 	if l.Validity.Valid {
 		fmt.Fprintln(w, "valid")
 	} else {
@@ -27,15 +43,15 @@ func printSummary(w io.Writer, plan engine.Config, l result.Load) {
 	for _, warning := range l.Validity.Warnings {
 		fmt.Fprintln(w, "  - warning:", warning)
 	}
-	fmt.Fprintf(w, "\n%v of %s arrivals, the last answer after %.1f s; the generator used %.2f s of CPU\n\n",
-		plan.Duration, plan.Arrivals, l.ElapsedS, l.Generator.CPUSeconds)
+	printThresholds(w, l.Thresholds)
+	fmt.Fprintf(w, "\n%s\n\n", heading)
 
 	counts := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(counts, "endpoint\tplanned\tscheduled\tdropped\tstarted\tok\thttp error\ttimeout\tconnect error\ttransport error\tinterrupted\tfailed\trate\t")
-	for _, e := range plan.Endpoints {
-		r := l.Endpoints[e.Name]
+	for _, name := range names {
+		r := l.Endpoints[name]
 		fmt.Fprintf(counts, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f %%\t%.2f/s\t\n",
-			e.Name, r.Planned, r.Scheduled, r.Dropped, r.Started, r.OK, r.HTTPError, r.Timeout,
+			name, r.Planned, r.Scheduled, r.Dropped, r.Started, r.OK, r.HTTPError, r.Timeout,
 			r.ConnectError, r.TransportError, r.Interrupted, 100*r.FailedRatio, r.AchievedRate)
 	}
 	counts.Flush()
@@ -43,24 +59,54 @@ func printSummary(w io.Writer, plan engine.Config, l result.Load) {
 	fmt.Fprintln(w)
 	times := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(times, "milliseconds\tmin\tp50\tp90\tp95\tp99\tp99.9\tmax\tcount\t")
-	for _, e := range plan.Endpoints {
-		r := l.Endpoints[e.Name]
-		printTimes(times, e.Name+" response", r.Response)
+	for _, name := range names {
+		r := l.Endpoints[name]
+		printTimes(times, name+" response", r.Response)
 		if r.OKResponse.Count != r.Response.Count {
-			printTimes(times, e.Name+" response, ok", r.OKResponse)
-			printTimes(times, e.Name+" response, failed", r.FailedResponse)
+			printTimes(times, name+" response, ok", r.OKResponse)
+			printTimes(times, name+" response, failed", r.FailedResponse)
 		}
-		printTimes(times, e.Name+" service", r.Service)
-		printTimes(times, e.Name+" lag", r.Lag)
+		printTimes(times, name+" service", r.Service)
+		printTimes(times, name+" lag", r.Lag)
 	}
 	times.Flush()
 
-	for _, e := range plan.Endpoints {
-		r := l.Endpoints[e.Name]
-		printCounts(w, e.Name+" status", r.Status)
-		printCounts(w, e.Name+" causes", r.Causes)
-		printCounts(w, e.Name+" error bodies", r.ErrorBodies)
+	for _, name := range names {
+		r := l.Endpoints[name]
+		printCounts(w, name+" status", r.Status)
+		printCounts(w, name+" causes", r.Causes)
+		printCounts(w, name+" error bodies", r.ErrorBodies)
 	}
+}
+
+func printThresholds(w io.Writer, all []result.Threshold) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "threshold\tmeasured\t")
+	for _, t := range all {
+		word := "met"
+		if !t.OK {
+			word = "NOT MET"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", t.Text, thresholdFigure(t), word)
+	}
+	table.Flush()
+}
+
+// thresholdFigure is what was measured, in the unit of the threshold.
+func thresholdFigure(t result.Threshold) string {
+	switch {
+	case t.Got == nil:
+		return "nothing"
+	case t.Unit == "ms":
+		return fmt.Sprintf("%.3f ms", *t.Got)
+	case t.Unit == "ratio":
+		return fmt.Sprintf("%.2f %%", 100**t.Got)
+	}
+	return fmt.Sprintf("%.0f", *t.Got)
 }
 
 func printTimes(w io.Writer, name string, p result.Percentiles) {

@@ -114,7 +114,7 @@ func (h *Histogram) Sharpen(low, high time.Duration) bool {
 	if h.Count() == 0 {
 		return low == 0 && high == 0
 	}
-	if !h.counts.ValuesAreEquivalent(int64(low), int64(h.min)) ||
+	if !h.counts.ValuesAreEquivalent(int64(min(low, Highest)), int64(h.min)) ||
 		!h.counts.ValuesAreEquivalent(int64(min(high, Highest)), int64(h.max)) {
 		return false
 	}

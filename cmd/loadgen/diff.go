@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"chokepoint/internal/cli"
+	"chokepoint/internal/load/compare"
+	"chokepoint/internal/result"
+	"chokepoint/internal/stats"
+)
+
+const diffSynopsis = `Usage: loadgen diff [flags] BASE NEW
+
+Compares repeated runs: BASE and NEW are each a result, several with commas between
+them, or a quoted pattern such as 'base/*.json'. Medians and ranges; a difference is
+claimed as docs/adr/0009 says. "~" is noise, which does not mean equal, and "?" is
+too few runs.
+
+Exit codes: 0 done, 1 failure, 2 usage, 3 one side has no valid run, 99 a metric has
+become worse.`
+
+// diff is the subcommand: it returns the exit code.
+func diff(args []string, stdout, stderr io.Writer) int {
+	fs := flag.NewFlagSet("loadgen diff", flag.ContinueOnError)
+	jsonFile := fs.String("json", "", "write the comparison to this `file`")
+	err := cli.Parse(fs, args, diffSynopsis, stdout)
+	switch {
+	case errors.Is(err, cli.ErrDone):
+		return cli.ExitOK
+	case err == nil && fs.NArg() != 2:
+		err = fmt.Errorf("want BASE and NEW, got %d arguments; quote a pattern, and put commas between files", fs.NArg())
+	}
+	if err != nil {
+		return cli.Fail(stderr, "loadgen", cli.ExitUsage, fmt.Errorf("%w (loadgen diff -h lists the flags)", err))
+	}
+	var sets [2][]compare.Run
+	for i := range sets {
+		if sets[i], err = readRuns(fs.Arg(i)); err != nil {
+			return cli.Fail(stderr, "loadgen", cli.ExitFailure, err)
+		}
+	}
+	d := compare.Loads(sets[0], sets[1])
+	if *jsonFile != "" {
+		if err := result.WriteJSON(*jsonFile, d); err != nil {
+			return cli.Fail(stderr, "loadgen", cli.ExitFailure, fmt.Errorf("-json: %w", err))
+		}
+	}
+	printDiff(stdout, d)
+	switch {
+	case !anyValid(sets[0]) || !anyValid(sets[1]):
+		return cli.ExitInvalid
+	case d.Regressed:
+		return cli.ExitThreshold
+	}
+	return cli.ExitOK
+}
+
+// readRuns reads the results of a list of files and patterns.
+func readRuns(list string) ([]compare.Run, error) {
+	var runs []compare.Run
+	for item := range strings.SplitSeq(list, ",") {
+		paths := []string{item}
+		if strings.ContainsAny(item, "*?[") {
+			var err error
+			if paths, err = filepath.Glob(item); err != nil {
+				return nil, fmt.Errorf("pattern %q: %w", item, err)
+			}
+			if len(paths) == 0 {
+				return nil, fmt.Errorf("no file matches %q", item)
+			}
+		}
+		for _, path := range paths {
+			load, err := result.ReadLoad(path)
+			if err != nil {
+				return nil, err
+			}
+			runs = append(runs, compare.Run{Path: path, Load: load})
+		}
+	}
+	return runs, nil
+}
+
+func anyValid(runs []compare.Run) bool {
+	for _, r := range runs {
+		if r.Load.Validity.Valid {
+			return true
+		}
+	}
+	return false
+}
+
+func printDiff(w io.Writer, d result.LoadDiff) {
+	for _, warning := range d.Warnings {
+		fmt.Fprintln(w, "warning:", warning)
+	}
+	if len(d.Warnings) > 0 && len(d.Metrics) > 0 {
+		fmt.Fprintln(w)
+	}
+	if len(d.Metrics) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "metric\tunit\tbase\trange\truns\tnew\trange\truns\tchange\t")
+	for _, m := range d.Metrics {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Unit, spreadCells(m, m.Base), spreadCells(m, m.New), changeCell(m), verdictCell(m))
+	}
+	table.Flush()
+	said := map[string]bool{}
+	for _, m := range d.Metrics {
+		if m.Warning != "" && m.Differs != string(stats.TooFew) && !said[m.Warning] {
+			said[m.Warning] = true
+			fmt.Fprintln(w, "\nwarning:", m.Warning)
+		}
+	}
+}
+
+// spreadCells are the median, the range and the number of runs.
+func spreadCells(m result.LoadMetric, s result.Spread) string {
+	return fmt.Sprintf("%s\t%s..%s\t%d", figure(m, s.Median), figure(m, s.Min), figure(m, s.Max), s.N)
+}
+
+func figure(m result.LoadMetric, v float64) string {
+	if m.Unit == "ratio" {
+		return fmt.Sprintf("%.2f %%", 100*v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+func changeCell(m result.LoadMetric) string {
+	switch {
+	case m.Change == nil:
+		return "-"
+	case m.Unit == "ratio":
+		return fmt.Sprintf("%+.2f points", 100**m.Change)
+	}
+	return fmt.Sprintf("%+.1f %%", 100**m.Change)
+}
+
+func verdictCell(m result.LoadMetric) string {
+	if m.Regression {
+		return m.Differs + ": WORSE"
+	}
+	return m.Differs
+}

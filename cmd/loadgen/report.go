@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"chokepoint/internal/cli"
+	"chokepoint/internal/load/merge"
+	"chokepoint/internal/load/threshold"
+	"chokepoint/internal/result"
+)
+
+const reportSynopsis = `Usage: loadgen report [flags] load.json ...
+
+Merges results, each with its interval log beside it (load.json and load.hlog),
+and prints them as one run. Histograms are added bucket by bucket. The rates of
+runs at the same time add up, those of runs one after the other do not. What is
+missing or does not fit makes the result incomplete, and so invalid; nothing is
+scaled up for it.
+
+Exit codes: 0 done, 1 failure, 2 usage, 3 invalid or incomplete, 99 a threshold is
+not met.`
+
+// report is the subcommand: it returns the exit code.
+func report(args []string, stdout, stderr io.Writer) int {
+	var all []threshold.Threshold
+	fs := flag.NewFlagSet("loadgen report", flag.ContinueOnError)
+	jsonFile := fs.String("json", "", "write the merged result to this `file`")
+	expected := fs.Int("expect", 0, "how many results there must be; another number is incomplete (default: as many as are given)")
+	thresholds(fs, &all)
+	err := cli.Parse(fs, args, reportSynopsis, stdout)
+	switch {
+	case errors.Is(err, cli.ErrDone):
+		return cli.ExitOK
+	case err == nil && fs.NArg() == 0:
+		err = errors.New("no result: give the files that loadgen -json wrote")
+	case err == nil && *expected < 0:
+		err = fmt.Errorf("-expect %d is negative", *expected)
+	}
+	if err != nil {
+		return cli.Fail(stderr, "loadgen", cli.ExitUsage, fmt.Errorf("%w (loadgen report -h lists the flags)", err))
+	}
+	merged, err := merge.Files(fs.Args(), *expected)
+	if err != nil {
+		return cli.Fail(stderr, "loadgen", cli.ExitFailure, err)
+	}
+	load := merged.Load
+	names := slices.Sorted(maps.Keys(load.Endpoints))
+	if err := checkEndpoints(all, names); err != nil {
+		return cli.Fail(stderr, "loadgen", cli.ExitUsage, err)
+	}
+	load.Thresholds = threshold.EvaluateAll(all, load.Endpoints, merged.Responses)
+	if *jsonFile != "" {
+		if err := result.WriteJSON(*jsonFile, load); err != nil {
+			return cli.Fail(stderr, "loadgen", cli.ExitFailure, fmt.Errorf("-json: %w", err))
+		}
+	}
+	printSummary(stdout, mergedHeading(load), names, load)
+	switch {
+	case !load.Validity.Valid:
+		return cli.ExitInvalid
+	case !met(load.Thresholds):
+		return cli.ExitThreshold
+	}
+	return cli.ExitOK
+}
+
+// mergedHeading says how the runs lay in time, and so what the rates are.
+func mergedHeading(l result.Load) string {
+	rates := map[string]string{
+		merge.Parallel: "in parallel: their rates add up",
+		merge.Sequence: "in sequence: their rates do not add up",
+		merge.Mixed:    "in rounds: rates add up within a round",
+	}[l.Merged.Arrangement]
+	if len(l.Merged.Files) == 1 {
+		rates = "alone"
+	}
+	return fmt.Sprintf("%d results %s; %.1f s of load, the last answer after %.1f s; the generators used %.2f s of CPU",
+		len(l.Merged.Files), rates, l.WindowS, l.ElapsedS, l.Generator.CPUSeconds)
+}
