@@ -64,6 +64,7 @@ func diff(args []string, stdout, stderr io.Writer) int {
 // readRuns reads the results of a list of files and patterns.
 func readRuns(list string) ([]compare.Run, error) {
 	var runs []compare.Run
+	seen := map[string]bool{}
 	for item := range strings.SplitSeq(list, ",") {
 		paths := []string{item}
 		if strings.ContainsAny(item, "*?[") {
@@ -76,6 +77,10 @@ func readRuns(list string) ([]compare.Run, error) {
 			}
 		}
 		for _, path := range paths {
+			if seen[filepath.Clean(path)] {
+				return nil, fmt.Errorf("%s is given twice in %q: a run counts once", path, list)
+			}
+			seen[filepath.Clean(path)] = true
 			load, err := result.ReadLoad(path)
 			if err != nil {
 				return nil, err

@@ -140,7 +140,7 @@ func (o *options) checkNames() error {
 	if recording, ok := o.plan.Pattern.(*arrival.Recording); ok {
 		for _, name := range recording.Endpoints() {
 			if !slices.Contains(names, name) {
-				return fmt.Errorf("the recording has arrivals of endpoint %q, and the plan has only %s; give -endpoint name=%s,url=...", name, strings.Join(names, ", "), name)
+				return fmt.Errorf("the recording has arrivals of endpoint %q, and the plan has only %s; give -endpoint name=%s,url=URL", name, strings.Join(names, ", "), name)
 			}
 		}
 	}

@@ -169,10 +169,23 @@ func (m *merger) endpoint(name string, inputs []input, rounds []round) result.En
 		}
 		merged.Workers = max(merged.Workers, workers)
 	}
+	merged.Address = shared(inputs, name)
 	merged.ServerSeen = all(inputs, name, func(e result.Endpoint) *int { return e.ServerSeen })
 	merged.Unseen = all(inputs, name, func(e result.Endpoint) *int { return e.Unseen })
 	m.responses[name] = histograms[latency.Response]
 	return merged
+}
+
+// shared is the address that every input sent its requests to; empty if they
+// differ.
+func shared(inputs []input, name string) string {
+	address := inputs[0].load.Endpoints[name].Address
+	for _, in := range inputs {
+		if in.load.Endpoints[name].Address != address {
+			return ""
+		}
+	}
+	return address
 }
 
 // all is the sum of a figure that every input has, or nil.
