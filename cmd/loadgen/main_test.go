@@ -191,7 +191,8 @@ func TestTheFirstSignalStops(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			dir := t.TempDir()
 			jsonFile := filepath.Join(dir, "load.json")
-			cmd, stdout := hanging(t, "-json", jsonFile, "-hlog", filepath.Join(dir, "load.hlog"))
+			cmd, stdout := hanging(t, "-json", jsonFile, "-hlog", filepath.Join(dir, "load.hlog"),
+				"-hgrm", filepath.Join(dir, "load.hgrm"), "-per-second", filepath.Join(dir, "seconds.csv"))
 			if err := cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
@@ -204,8 +205,8 @@ func TestTheFirstSignalStops(t *testing.T) {
 			if _, err := result.ReadLoad(jsonFile); err != nil {
 				t.Error(err)
 			}
-			if entries, _ := os.ReadDir(dir); len(entries) != 2 {
-				t.Errorf("files %v, want the result and the log", entries)
+			if entries, _ := os.ReadDir(dir); len(entries) != 4 {
+				t.Errorf("files %v, want the result, the log, the distribution and the seconds", entries)
 			}
 		})
 	}
