@@ -1,8 +1,19 @@
 package engine
 
 import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"chokepoint/internal/load/ledger"
 )
 
 // loopAlone is a loop whose arrivals the test makes itself.
@@ -19,6 +30,7 @@ func loopAlone(t *testing.T, url, method string) *loop {
 	l := newLoop(e.(*loopEngine), newTallies(c))
 	l.start = time.Now()
 	l.next.leaves = forever
+	t.Cleanup(l.hangUpIdle)
 	return l
 }
 
@@ -38,5 +50,329 @@ func (l *loop) do(index int, deadline time.Time) Exchange {
 
 func loopClient(t *testing.T, url, method string) (Client, func()) {
 	l := loopAlone(t, url, method)
-	return l.do, l.hangUpIdle
+	return l.do, l.hangUpIdle // which may be called twice
+}
+
+func TestTheLoopDropsAnIdleConnectionThatTheServerEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(*net.TCPConn) // after the answer
+	}{
+		{"FIN", func(conn *net.TCPConn) { conn.CloseWrite() }},
+		{"RST", func(conn *net.TCPConn) { conn.SetLinger(0); conn.Close() }},
+		{"bytes that nobody asked for", func(conn *net.TCPConn) { io.WriteString(conn, okAnswer) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			// The request that would have met it goes out on a new connection: nothing
+			// was lost on the old one, so there is nothing to put on record.
+			answered := make(chan struct{}, 3)
+			p := newPeer(t, func(conn *net.TCPConn, _ string) bool {
+				io.WriteString(conn, okAnswer)
+				time.Sleep(20 * time.Millisecond) // let the client take the answer alone
+				tt.end(conn)
+				answered <- struct{}{}
+				return true
+			})
+			l := loopAlone(t, p.url(), "GET")
+			for i := range 3 {
+				if x := l.do(i, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
+					t.Errorf("request %d: %+v", i, x.Answer)
+				}
+				<-answered
+				l.turn(time.Second)
+				if l.lanes[0].idle.first != none {
+					t.Errorf("after request %d the connection is still there", i)
+				}
+			}
+			if connections, requests, _ := p.counts(); connections != 3 || requests != 3 {
+				t.Errorf("the server saw %d connections and %d requests, want 3 of both", connections, requests)
+			}
+		})
+	}
+}
+
+func TestTheLoopClosesAConnectionThatWasIdleTooLong(t *testing.T) {
+	p := newPeer(t, write(okAnswer))
+	l := loopAlone(t, p.url(), "GET")
+	l.do(0, time.Now().Add(10*time.Second))
+	l.slots[l.lanes[0].idle.first].ended -= maxIdle + time.Second
+	if x := l.do(1, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
+		t.Errorf("got %+v", x.Answer)
+	}
+	eventually(t, "the old connection is closed", func() bool { _, _, gone := p.counts(); return gone == 1 })
+	if connections, requests, _ := p.counts(); connections != 2 || requests != 2 {
+		t.Errorf("the server saw %d connections and %d requests, want 2 and 2", connections, requests)
+	}
+}
+
+func TestTheLoopUsesTheConnectionThatWasUsedLast(t *testing.T) {
+	p := newPeer(t, write(okAnswer))
+	l := loopAlone(t, p.url(), "GET")
+	l.lanes[0].timeout = time.Minute
+	for i := range 3 { // at once, so on three connections
+		l.begin(0, job{index: i, due: l.now()})
+	}
+	for l.busy > 0 {
+		l.turn(l.idleTime())
+	}
+	last := l.lanes[0].idle.first
+	for i := 3; i < 6; i++ {
+		l.do(i, time.Now().Add(10*time.Second))
+		if first := l.lanes[0].idle.first; first != last {
+			t.Errorf("request %d went out on the connection of slot %d, want that of %d", i, first, last)
+		}
+	}
+	if connections, requests, _ := p.counts(); connections != 3 || requests != 6 {
+		t.Errorf("the server saw %d connections and %d requests, want 3 and 6", connections, requests)
+	}
+}
+
+// hugeURL makes a request that no socket buffer takes in one write.
+func hugeURL(p *peer) string { return p.url() + strings.Repeat("x", 8<<20) }
+
+func TestTheLoopWritesAHugeRequestInParts(t *testing.T) {
+	p := newPeer(t, write(okAnswer))
+	l := loopAlone(t, hugeURL(p), "GET")
+	for i := range 2 {
+		if x := l.do(i, time.Now().Add(time.Minute)); x.Answer.Outcome != ledger.OK {
+			t.Errorf("request %d: %+v", i, x.Answer)
+		}
+	}
+	if connections, requests, _ := p.counts(); connections != 1 || requests != 2 || len(p.heads[0]) < 8<<20 || p.heads[0] == p.heads[1] {
+		t.Errorf("the server saw %d connections and %d requests, want 1 and 2", connections, requests)
+	}
+}
+
+func TestTheLoopTakesAnAnswerBeforeItsRequestIsWritten(t *testing.T) {
+	// The server answers and reads nothing: the answer counts, and the connection,
+	// on which half a request stands, is closed.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	var server sync.WaitGroup
+	server.Go(func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 414 URI Too Long\r\nContent-Length: 0\r\n\r\n")
+		io.Copy(io.Discard, conn) // until the client closes
+	})
+	l := loopAlone(t, "http://"+listener.Addr().String()+"/"+strings.Repeat("x", 64<<20), "GET")
+	want := ledger.Answer{Outcome: ledger.HTTPError, Status: 414}
+	if x := l.do(0, time.Now().Add(time.Minute)); x.Answer != want {
+		t.Errorf("got %+v, want %+v", x.Answer, want)
+	}
+	if l.lanes[0].idle.first != none {
+		t.Error("the connection was kept")
+	}
+	server.Wait()
+}
+
+func TestEventsOfAClosedConnectionAreNotForTheNextOne(t *testing.T) {
+	p := newPeer(t, write("")) // never answers
+	l := loopAlone(t, p.url(), "GET")
+	l.lanes[0].timeout = time.Minute
+	l.begin(0, job{index: 0, due: l.now()})
+	for l.slots[0].phase != awaiting {
+		l.turn(time.Second)
+	}
+	stale := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLHUP, Fd: 0, Pad: int32(l.slots[0].generation)}
+	l.broken(0, CauseOther)
+	l.begin(0, job{index: 1, due: l.now()})
+	if l.handle(stale); l.busy != 1 || l.slots[0].phase == empty {
+		t.Errorf("%d requests in flight, want 1", l.busy)
+	}
+	l.broken(0, CauseOther)
+}
+
+func TestTheLoopRunsOutOfFiles(t *testing.T) {
+	p := newPeer(t, write(okAnswer))
+	l := loopAlone(t, p.url(), "GET")
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	x := l.do(0, time.Now().Add(10*time.Second))
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if want := (ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseOutOfFiles}); x.Answer != want {
+		t.Errorf("got %+v, want %+v", x.Answer, want)
+	}
+	if x := l.do(1, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
+		t.Errorf("with files again: %+v", x.Answer)
+	}
+}
+
+func TestTheLoopPlaysOverATimer(t *testing.T) {
+	// As on a kernel without epoll_pwait2.
+	p := newPeer(t, write(okAnswer))
+	c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 200}).WithDefaults()
+	c.Duration = 200 * time.Millisecond
+	e, err := newLoopEngine(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if poll := e.(*loopEngine).poll; poll.timer < 0 {
+		if err := poll.useTimer(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := e.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	balanced(t, r)
+	if ok := r.Load.Endpoints["fast"].OK; ok != 40 {
+		t.Errorf("%d ok, want 40", ok)
+	}
+}
+
+func TestPollerWaits(t *testing.T) {
+	for _, timer := range []bool{false, true} {
+		p, err := newPoller()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		if timer && p.timer < 0 {
+			if err := p.useTimer(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		events := make([]unix.EpollEvent, 4)
+		for _, timeout := range []time.Duration{-time.Second, 0, 1, time.Microsecond, 3 * time.Millisecond} {
+			// A signal, which the runtime uses to preempt, may end a wait; an event may not.
+			for begin := time.Now(); time.Since(begin) < timeout; {
+				if n := p.wait(events, timeout-time.Since(begin)); n > 0 && events[0].Fd != timerEvent {
+					t.Errorf("timer %v: event %+v, and there is none", timer, events[0])
+				}
+			}
+		}
+		p.wait(events, 0) // what the timer may have left
+		p.wakeUp()
+		for _, timeout := range []time.Duration{forever, 0} {
+			n := p.wait(events, timeout)
+			if woken := n == 1 && events[0].Fd == wakeEvent; woken != (timeout == forever) {
+				t.Errorf("timer %v, timeout %v: %d events, first %+v", timer, timeout, n, events[0])
+			}
+		}
+	}
+}
+
+func TestASlotIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(slot{}); size > 256 {
+		t.Errorf("a slot has %d bytes, want at most 256", size)
+	}
+}
+
+func TestTheLoopAllocatesNothingForARequest(t *testing.T) {
+	server := newEcho(t)
+	l := loopAlone(t, server, "GET")
+	l.lanes[0].tally.requests = nil
+	l.lanes[0].timeout = time.Minute
+	exchange := func() {
+		l.begin(0, job{due: l.now()})
+		for l.busy > 0 {
+			l.turn(l.idleTime())
+		}
+	}
+	exchange()
+	before := l.lanes[0].tally.ledger.Count(ledger.OK)
+	allocated := testing.AllocsPerRun(100, exchange)
+	if l.lanes[0].tally.ledger.Count(ledger.OK) != before+101 {
+		t.Fatal("not every request was answered")
+	}
+	if allocated != 0 {
+		t.Errorf("%.0f allocations for a request", allocated)
+	}
+}
+
+// newEcho is a server that allocates nothing for a request.
+func newEcho(t *testing.T) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var server sync.WaitGroup
+	server.Go(func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		request, answer := make([]byte, 4096), []byte(okAnswer)
+		for {
+			if _, err := conn.Read(request); err != nil {
+				return
+			}
+			if _, err := conn.Write(answer); err != nil {
+				return
+			}
+		}
+	})
+	t.Cleanup(server.Wait)
+	t.Cleanup(func() { listener.Close() })
+	return "http://" + listener.Addr().String() + "/"
+}
+
+func TestRoutes(t *testing.T) {
+	p := newPeer(t, write(okAnswer))
+	port := p.listener.Addr().(*net.TCPAddr).Port
+	for _, tt := range []struct{ url, want, err string }{
+		{url: "http://127.0.0.1:81/", want: "127.0.0.1:81"},
+		{url: "http://127.0.0.1/", want: "127.0.0.1:80"},
+		{url: "http://[::1]:82/", want: "[::1]:82"},
+		{url: "http://[::ffff:127.0.0.1]:83/", want: "127.0.0.1:83"},
+		{url: "http://[fe80::1%251]:84/", want: "[fe80::1%1]:84"},
+		{url: fmt.Sprintf("http://localhost:%d/", port), want: fmt.Sprintf("127.0.0.1:%d", port)},
+		{url: "http://[fe80::1%25nosuch0]:84/", err: `zone "nosuch0"`},
+		{url: "http://nosuch.invalid/", err: "cannot resolve nosuch.invalid"},
+	} {
+		u, err := target(tt.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := findRoute(t.Context(), u)
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: error %v, want one line with %q", tt.url, err, tt.err)
+			}
+			continue
+		}
+		if err != nil || r.remote.String() != tt.want {
+			t.Errorf("%s: %v, %v; want %s", tt.url, r.remote, err, tt.want)
+		}
+	}
+}
+
+func TestOfSeveralAddressesTheFirstThatAcceptsIsTaken(t *testing.T) {
+	p := newPeer(t, write(okAnswer))
+	here := netip.MustParseAddr("127.0.0.1")
+	deaf := netip.MustParseAddr("127.0.0.2") // nothing listens on this port of it
+	port := uint16(p.listener.Addr().(*net.TCPAddr).Port)
+	for _, tt := range []struct {
+		ips   []netip.Addr
+		want  netip.Addr
+		dials int // in all
+	}{
+		{[]netip.Addr{here}, here, 0}, // not tried
+		{[]netip.Addr{deaf, here}, here, 1},
+		{[]netip.Addr{here, deaf}, here, 2},
+		{[]netip.Addr{deaf, deaf}, deaf, 2}, // for the run to show
+	} {
+		if got := reachable(t.Context(), tt.ips, port); got != netip.AddrPortFrom(tt.want, port) {
+			t.Errorf("of %v it took %v, want %v", tt.ips, got, tt.want)
+		}
+		eventually(t, "the server has seen the attempt", func() bool { connections, _, _ := p.counts(); return connections == tt.dials })
+	}
 }

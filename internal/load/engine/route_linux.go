@@ -40,18 +40,32 @@ func findRoute(ctx context.Context, u *url.URL) (route, error) {
 	if err != nil {
 		return route{}, fmt.Errorf("port %q is unknown: give a number", service)
 	}
-	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	found, err := addresses(ctx, host)
 	if err != nil {
 		return route{}, fmt.Errorf("cannot resolve %s: %w; check the name, or give an address", host, err)
 	}
-	chosen := 0
-	for i, ip := range found {
-		if len(found) > 1 && accepts(ctx, netip.AddrPortFrom(ip, uint16(port))) {
-			chosen = i
-			break
+	return newRoute(reachable(ctx, found, uint16(port)))
+}
+
+// addresses are those of a host, which may be an address itself, at least one.
+func addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip}, nil // the resolver would lose its zone
+	}
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+}
+
+// reachable is the first of several addresses that accepts a connection on the
+// port, or the first of all; a single one is not tried.
+func reachable(ctx context.Context, ips []netip.Addr, port uint16) netip.AddrPort {
+	if len(ips) > 1 {
+		for _, ip := range ips {
+			if to := netip.AddrPortFrom(ip, port); accepts(ctx, to) {
+				return to
+			}
 		}
 	}
-	return newRoute(netip.AddrPortFrom(found[chosen].Unmap(), uint16(port)))
+	return netip.AddrPortFrom(ips[0], port)
 }
 
 func accepts(ctx context.Context, to netip.AddrPort) bool {
@@ -65,7 +79,8 @@ func accepts(ctx context.Context, to netip.AddrPort) bool {
 }
 
 func newRoute(to netip.AddrPort) (route, error) {
-	ip := to.Addr()
+	ip := to.Addr().Unmap()
+	to = netip.AddrPortFrom(ip, to.Port())
 	if ip.Is4() {
 		return route{remote: to, family: unix.AF_INET, socket: &unix.SockaddrInet4{Port: int(to.Port()), Addr: ip.As4()}}, nil
 	}
