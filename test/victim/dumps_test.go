@@ -52,6 +52,7 @@ func TestDumpTellsWhereEachWorkerStands(t *testing.T) {
 	w.dumpWhen(map[string]int{goroutines.UpstreamRead: 3, goroutines.PermitWait: 2, goroutines.Database: 5})
 
 	w.hold(2, "/upstream")
+	w.pooled(12, 0) // else a request to /fast could overtake one of them
 	queued := w.hold(6, "/fast")
 	d, text := w.dumpWhen(map[string]int{
 		goroutines.UpstreamRead: 3, goroutines.PermitWait: 4, goroutines.Database: 5, goroutines.Queued: 6,

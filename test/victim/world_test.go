@@ -72,7 +72,10 @@ func newWorld(t *testing.T, stub adminapi.Behaviour, change func(*victim.Config)
 	}
 	t.Cleanup(func() {
 		w.stub.Close() // lets held workers go
-		w.victim.Close(context.Background())
+		// Bounded: a test that failed may have left a worker where nothing frees it.
+		ctx, cancel := context.WithTimeout(context.Background(), patience/4)
+		defer cancel()
+		w.victim.Close(ctx)
 	})
 	w.public, w.admin = w.victim.Listening().Public, "http://"+w.victim.Listening().Admin
 	return w
