@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"context"
 	"net"
-	"os/exec"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"chokepoint/internal/cli"
+	"chokepoint/internal/cli/clitest"
 )
 
 func TestMain(m *testing.M) {
@@ -40,30 +38,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("CLOSED", closed.Addr().String())
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits},
 	})
-}
-
-// exits CODE COMMAND... runs COMMAND and checks its exit code and, if that is
-// not 0, that it wrote exactly one line to stderr and none to stdout.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND...")
-	}
-	err := ts.Exec(args[1], args[2:]...)
-	code := "0"
-	if exit, ok := err.(*exec.ExitError); ok {
-		code = strconv.Itoa(exit.ExitCode())
-	} else if err != nil {
-		ts.Fatalf("%v", err)
-	}
-	if code != args[0] {
-		ts.Fatalf("exit code %s, want %s", code, args[0])
-	}
-	stdout, stderr := ts.ReadFile("stdout"), ts.ReadFile("stderr")
-	if code != "0" && (stdout != "" || strings.Count(stderr, "\n") != 1) {
-		ts.Fatalf("stdout %q and stderr %q, want nothing and one line", stdout, stderr)
-	}
 }
 
 // TestInterruptedBeforeItListens: a victim that is told to end while it waits

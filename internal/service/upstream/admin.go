@@ -6,13 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/pprof"
 
 	"chokepoint/internal/adminapi"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"chokepoint/internal/service/admin"
 )
 
 // maxBehaviourBytes bounds the body of PUT /behaviour.
@@ -21,32 +17,19 @@ const maxBehaviourBytes = 64 << 10
 // adminHandler serves the admin listener: /healthz, /readyz, /stats,
 // /behaviour, /metrics and /debug/pprof/*.
 func (s *Server) adminHandler() http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		s.counts,
-	)
-	// Both say that the process serves its admin listener; a stub that refuses
-	// connections because it was told to is ready.
-	ok := func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") }
-
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", ok)
-	mux.HandleFunc("GET "+adminapi.PathReady, ok)
+	registry := admin.NewRegistry()
+	registry.MustRegister(s.counts)
+	mux := admin.NewMux(registry)
+	// Ready says that the admin listener is served: a stub that refuses connections
+	// because it was told to is ready.
+	mux.HandleFunc("GET "+adminapi.PathReady, admin.OK)
 	mux.HandleFunc("GET "+adminapi.PathStats, func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, s.Stats())
+		admin.WriteJSON(w, http.StatusOK, s.Stats())
 	})
 	mux.HandleFunc("GET "+adminapi.PathBehaviour, func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, s.Behaviour())
+		admin.WriteJSON(w, http.StatusOK, s.Behaviour())
 	})
 	mux.HandleFunc("PUT "+adminapi.PathBehaviour, s.putBehaviour)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
 }
 
@@ -59,11 +42,11 @@ func (s *Server) putBehaviour(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case errors.Is(err, ErrCannotReopen):
-		writeJSON(w, http.StatusConflict, adminapi.Error{Error: adminapi.CauseConflict, Detail: err.Error()})
+		admin.WriteJSON(w, http.StatusConflict, adminapi.Error{Error: adminapi.CauseConflict, Detail: err.Error()})
 	case err != nil:
-		writeJSON(w, http.StatusBadRequest, adminapi.Error{Error: adminapi.CauseBadRequest, Detail: err.Error()})
+		admin.WriteJSON(w, http.StatusBadRequest, adminapi.Error{Error: adminapi.CauseBadRequest, Detail: err.Error()})
 	default:
-		writeJSON(w, http.StatusOK, s.Behaviour())
+		admin.WriteJSON(w, http.StatusOK, s.Behaviour())
 	}
 }
 
@@ -79,13 +62,6 @@ func decodeBehaviour(r io.Reader) (adminapi.Behaviour, error) {
 		return b, errors.New("the body goes on after the behaviour; send one JSON object")
 	}
 	return b, nil
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	// The only error left is a caller that has gone.
-	json.NewEncoder(w).Encode(v)
 }
 
 // errorBody is the JSON of an error answer of the public listener.

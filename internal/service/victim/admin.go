@@ -2,9 +2,7 @@ package victim
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
-	"net/http/pprof"
 	"runtime"
 	"strconv"
 	"sync"
@@ -13,16 +11,16 @@ import (
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/evidence/goroutines"
+	"chokepoint/internal/service/admin"
 )
 
 // adminHandler serves what must answer while the pool is exhausted.
 func (v *Victim) adminHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
+	mux := admin.NewMux(v.metrics.registry)
 	mux.HandleFunc("GET "+adminapi.PathReady, v.ready)
-	mux.HandleFunc("GET "+adminapi.PathStats, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, v.Stats()) })
+	mux.HandleFunc("GET "+adminapi.PathStats, func(w http.ResponseWriter, _ *http.Request) { admin.WriteJSON(w, http.StatusOK, v.Stats()) })
 	mux.HandleFunc("GET "+adminapi.PathSeen, func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, v.seen.snapshot(phaseOf([]byte(r.FormValue("phase")))))
+		admin.WriteJSON(w, http.StatusOK, v.seen.snapshot(phaseOf([]byte(r.FormValue("phase")))))
 	})
 	mux.HandleFunc("POST "+adminapi.PathReset, func(w http.ResponseWriter, _ *http.Request) {
 		v.pool.ResetExtremes()
@@ -30,12 +28,6 @@ func (v *Victim) adminHandler() http.Handler {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.Handle("GET "+adminapi.PathGoroutines, &dumper{})
-	mux.Handle("GET /metrics", v.metrics.handler())
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return mux
 }
 
@@ -95,9 +87,4 @@ func processStats() adminapi.ProcessStats {
 		s.CPUSeconds = time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
 	}
 	return s
-}
-
-func writeJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(v)
 }

@@ -1,12 +1,11 @@
 package victim
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"chokepoint/internal/service/admin"
 )
 
 // metrics is the victim's Prometheus registry. What the counters and the pool
@@ -21,7 +20,7 @@ type metrics struct {
 var waitBuckets = []float64{.0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 
 func newMetrics(v *Victim) *metrics {
-	m := &metrics{registry: prometheus.NewRegistry()}
+	m := &metrics{registry: admin.NewRegistry()}
 	queueWait := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "victim_queue_wait_seconds", Help: "From the request read until a pool worker had it.", Buckets: waitBuckets,
 	}, []string{"endpoint"})
@@ -36,8 +35,6 @@ func newMetrics(v *Victim) *metrics {
 	}
 	m.registry.MustRegister(
 		queueWait, duration, requestCounts{&v.counters},
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("victim_pool_workers", "Workers alive.", func() float64 { return float64(v.pool.Stats().Workers) }),
 		gauge("victim_pool_workers_busy", "Workers that hold a request.", func() float64 { return float64(v.pool.Stats().Busy) }),
 		gauge("victim_pool_queued", "Requests that wait for a worker.", func() float64 { return float64(v.pool.Stats().Queued) }),
@@ -54,10 +51,6 @@ func newMetrics(v *Victim) *metrics {
 		breakerState{v},
 	)
 	return m
-}
-
-func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
 // breakerState is one gauge per state of the breaker, 1 for the one it is in.
