@@ -19,6 +19,10 @@ func TestValidate(t *testing.T) {
 		{"arrivals", func(c *Config) { c.Arrivals = "uniform" }, `arrivals "uniform": choose`},
 		{"graceful stop", func(c *Config) { c.GracefulStop = ms(-1) }, "graceful stop -1ms is negative"},
 		{"lag", func(c *Config) { c.MaxLag = -1 }, "maximum lag"},
+		{"quantum", func(c *Config) { c.Quantum = -1 }, "quantum -1ns is negative"},
+		{"coarse quantum", func(c *Config) { c.Quantum = 10 * time.Millisecond }, "raise the maximum lag"},
+		{"engine", func(c *Config) { c.Engine = "turbo" }, `engine "turbo": choose auto, loop or goroutines`},
+		{"space in the URL", func(c *Config) { c.Endpoints[0].URL = "http://127.0.0.1/?a b" }, "contains a space"},
 		{"phase", func(c *Config) { c.Phase = "a b" }, `phase "a b"`},
 		{"start", func(c *Config) { c.StartAt = time.Now().Add(-time.Second) }, "in the past"},
 		{"same names", func(c *Config) { c.Endpoints = append(c.Endpoints, c.Endpoints[0]) }, `two endpoints are named "fast"`},
@@ -71,5 +75,34 @@ func TestPreflightRefusesWithFigures(t *testing.T) {
 	}
 	if err := Preflight(plan(Endpoint{Name: "fast", Rate: 20}).WithDefaults()); err != nil {
 		t.Errorf("a small plan: %v", err)
+	}
+}
+
+func TestTheEngineOfAPlan(t *testing.T) {
+	https := Endpoint{Name: "secure", URL: "https://127.0.0.1/", Rate: 1}
+	best := Goroutines
+	if loopSupported {
+		best = Loop
+	}
+	for _, tt := range []struct {
+		engine    Kind
+		endpoints []Endpoint
+		want      Kind
+	}{
+		{"", []Endpoint{{Name: "fast", Rate: 1}}, best},
+		{Auto, []Endpoint{{Name: "fast", Rate: 1}}, best},
+		{Auto, []Endpoint{{Name: "fast", Rate: 1}, https}, Goroutines},
+		{Goroutines, []Endpoint{{Name: "fast", Rate: 1}}, Goroutines},
+	} {
+		c := plan(tt.endpoints...)
+		c.Engine = tt.engine
+		if got := c.WithDefaults().engine(); got != tt.want {
+			t.Errorf("%q with %d endpoints: %s, want %s", tt.engine, len(tt.endpoints), got, tt.want)
+		}
+	}
+	c := plan(https)
+	c.Engine = Loop
+	if err := c.WithDefaults().Validate(); err == nil || !strings.Contains(err.Error(), "choose auto or goroutines") {
+		t.Errorf("https on the loop: %v", err)
 	}
 }

@@ -160,6 +160,9 @@ func TestCredentialsOfTheURLAreSent(t *testing.T) {
 	withEachClient(t, strings.Replace(p.url(), "//", "//user:secret@", 1), func(t *testing.T, do Client) {
 		do(0, time.Now().Add(10*time.Second))
 	})
+	if _, requests, _ := p.counts(); requests != len(clients) {
+		t.Errorf("%d requests, want one of each engine", requests)
+	}
 	for _, head := range p.heads {
 		if !strings.Contains(head, "\r\nAuthorization: Basic dXNlcjpzZWNyZXQ=\r\n") || strings.Contains(head, "@") {
 			t.Errorf("the request was\n%s", head)

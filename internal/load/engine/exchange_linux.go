@@ -177,15 +177,15 @@ func (l *loop) send(i int32) {
 	s.phase = sending
 	text := l.lanes[s.lane].request.render(s.index)
 	for int(s.written) < len(text) {
-		n, err := unix.Write(int(s.fd), text[s.written:])
-		switch err {
-		case nil:
+		n, errno := writeSocket(s.fd, text[s.written:])
+		switch errno {
+		case 0:
 			s.written += int32(n)
 		case unix.EINTR:
 		case unix.EAGAIN:
 			return // an event says when there is room
 		default:
-			l.broken(i, lost(err))
+			l.broken(i, lost(errno))
 			return
 		}
 	}
@@ -197,14 +197,14 @@ func (l *loop) send(i int32) {
 func (l *loop) receive(i int32, last bool) {
 	s := &l.slots[i]
 	for {
-		n, err := unix.Read(int(s.fd), l.buffer[:])
+		n, errno := readSocket(s.fd, l.buffer[:])
 		switch {
-		case err == unix.EINTR:
+		case errno == unix.EINTR:
 			continue
-		case err == unix.EAGAIN:
+		case errno == unix.EAGAIN:
 			return
-		case err != nil:
-			l.broken(i, lost(err))
+		case errno != 0:
+			l.broken(i, lost(errno))
 			return
 		case n == 0:
 			l.ended(i)

@@ -6,10 +6,13 @@ import (
 )
 
 const (
-	// memoryPerWorker is what a worker with a request in flight takes: buffers,
-	// stack, connection. 10,000 in flight took 16 kB each on amd64; twice that
-	// leaves room for the garbage collector.
+	// memoryPerWorker is what a worker with a request in flight takes on
+	// Goroutines: buffers, stack, connection. 10,000 in flight took 16 kB each on
+	// amd64; twice that leaves room for the garbage collector.
 	memoryPerWorker = 32 << 10
+	// memoryPerSlot is the same on Loop. The slot itself is under 256 bytes; the
+	// rest is the kernel's, for the socket.
+	memoryPerSlot = 4 << 10
 	// memoryPerRecord is a Request and its row.
 	memoryPerRecord = 256
 	// ownFiles is what the process has open besides its connections.
@@ -36,8 +39,12 @@ func Preflight(c Config) error {
 			}
 		}
 	}
+	perWorker := float64(memoryPerWorker)
+	if c.engine() == Loop {
+		perWorker = memoryPerSlot
+	}
 	// Memory first: a plan that is absurd is absurd in memory.
-	needed := float64(workers)*memoryPerWorker + float64(records)*memoryPerRecord
+	needed := float64(workers)*perWorker + float64(records)*memoryPerRecord
 	if available := availableMemory(); available > 0 && needed > float64(available) {
 		return fmt.Errorf("the plan needs about %.0f MB for %d workers and %d records, and %.0f MB are free; give fewer workers, a lower rate or a shorter timeout",
 			needed/(1<<20), workers, records, float64(available)/(1<<20))

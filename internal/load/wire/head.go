@@ -17,12 +17,8 @@ func (r *Reader) stepHead(b byte) error {
 		}
 		r.state = inReason
 		return r.endOfLine(b, errStatusLine)
-	case inReason:
-		return r.endOfLine(b, errStatusLine)
 	case atLineStart:
 		return r.startLine(b)
-	case inName:
-		return r.stepName(b)
 	case inList:
 		return r.stepList(b)
 	case atLineEnd:
@@ -96,21 +92,43 @@ func (r *Reader) startLine(b byte) error {
 	case '\n':
 		return r.endHead()
 	}
-	r.state, r.length = inName, 0
-	return r.stepName(b)
-}
-
-func (r *Reader) stepName(b byte) error {
-	if b != ':' {
-		if !tokenBytes[b] {
-			return errHeader
-		}
-		r.collect(b)
-		return nil
-	}
-	if r.length == 0 {
+	if !tokenBytes[b] {
 		return errHeader
 	}
+	r.state, r.length = inName, 0
+	r.collect(b)
+	return nil
+}
+
+// readName reads p up to the colon, and says how much that is.
+func (r *Reader) readName(p []byte) (int, error) {
+	part, whole := r.room(p)
+	for i, b := range part {
+		if b == ':' {
+			r.endName()
+			r.line += int32(i + 1)
+			return i + 1, nil
+		}
+		if !tokenBytes[b] {
+			return i, errHeader
+		}
+		r.collect(b)
+	}
+	r.line += int32(len(part))
+	return len(part), whole
+}
+
+// room is as much of p as the header may still have, and errLongHeader if that is
+// not all of it.
+func (r *Reader) room(p []byte) ([]byte, error) {
+	if left := int(MaxHeader - r.line); len(p) > left {
+		return p[:left], errLongHeader
+	}
+	return p, nil
+}
+
+// endName decides what the value of the header is read for.
+func (r *Reader) endName() {
 	r.header = other
 	if !r.trailer && r.length <= longestToken {
 		switch string(r.token[:r.length]) {
@@ -126,7 +144,6 @@ func (r *Reader) stepName(b byte) error {
 	if r.header != other {
 		r.state, r.length, r.gap = inList, 0, false
 	}
-	return nil
 }
 
 // collect adds a byte to the token, in lower case.
@@ -136,25 +153,31 @@ func (r *Reader) collect(b byte) {
 	}
 	if r.length < longestToken {
 		r.token[r.length] = b
+		r.length++
+	} else {
+		r.length = longestToken + 1
 	}
-	r.length = min(r.length+1, longestToken+1)
 }
 
-// skipValue reads p up to the end of a value that does not matter, and says how
-// much that is.
-func (r *Reader) skipValue(p []byte) (int, error) {
-	for i, b := range p {
-		if r.line++; r.line > MaxHeader {
-			return i, errLongHeader
-		}
+// skipText reads p up to the end of a reason or of a value that does not matter,
+// and says how much that is.
+func (r *Reader) skipText(p []byte) (int, error) {
+	in, wrong := r.state, errHeader
+	if in == inReason {
+		wrong = errStatusLine
+	}
+	part, whole := r.room(p)
+	for i, b := range part {
 		if b >= ' ' && b != 0x7f {
 			continue
 		}
-		if err := r.endOfLine(b, errHeader); err != nil || r.state != inValue {
+		if err := r.endOfLine(b, wrong); err != nil || r.state != in {
+			r.line += int32(i + 1)
 			return i + 1, err
 		}
 	}
-	return len(p), nil
+	r.line += int32(len(part))
+	return len(part), whole
 }
 
 // stepList reads a value that matters, element by element.

@@ -148,8 +148,14 @@ func (r *Reader) Feed(p []byte) (n int, done bool, err error) {
 		switch r.state {
 		case inBody, inChunk, untilClose:
 			n += r.body(p[n:])
-		case inValue:
-			used, err := r.skipValue(p[n:])
+		case inValue, inReason:
+			used, err := r.skipText(p[n:])
+			n += used
+			if err != nil {
+				return n, false, r.fail(err)
+			}
+		case inName:
+			used, err := r.readName(p[n:])
 			n += used
 			if err != nil {
 				return n, false, r.fail(err)
