@@ -78,9 +78,9 @@ func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
 	})
 	var thread sync.WaitGroup
 	thread.Go(func() {
-		// The thread is changed by minimalSlack and ends with this goroutine.
+		// The thread is changed by prompt and ends with this goroutine.
 		runtime.LockOSThread()
-		minimalSlack()
+		prompt()
 		l.play()
 	})
 	thread.Wait()

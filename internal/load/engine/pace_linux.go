@@ -20,7 +20,7 @@ const (
 // time as the kernel can: an absolute sleep, with the timer slack of 50 us taken
 // down to 1 ns. Measured, it wakes about 0.08 ms late, time.Sleep 0.5 ms.
 func pacing() wait {
-	minimalSlack()
+	prompt()
 	zero, ok := monotonicZero()
 	if !ok {
 		return timerWait
@@ -36,10 +36,24 @@ func pacing() wait {
 	}
 }
 
-// minimalSlack takes the timer slack of the calling thread, 50 us by default, down
-// to 1 ns. Where this is refused, e.g. by a seccomp filter, wake-ups are later
-// and the lag says so.
-func minimalSlack() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) }
+// slice is how long a thread that paces asks to run at a time, in nanoseconds:
+// the least that there is.
+const slice = 100_000
+
+// prompt makes the calling thread, which must be locked, wake as soon after its
+// time as an ordinary thread can. The timer slack, 50 us by default, goes down to
+// 1 ns. And from Linux 6.12 on a thread that asks for a short time slice is
+// preferred when it wakes, without getting a larger share of the CPU (EEVDF).
+// Beside two busy threads on its core it takes the median lag from 1 ms down to
+// 0.04 ms. Where the kernel refuses either, e.g. by a seccomp filter, wake-ups
+// are later and the lag says so.
+func prompt() {
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	if attr, err := unix.SchedGetAttr(0, 0); err == nil && attr.Policy == unix.SCHED_NORMAL {
+		attr.Runtime = slice
+		_ = unix.SchedSetAttr(0, attr, 0)
+	}
+}
 
 // monotonicZero is the moment at which CLOCK_MONOTONIC was zero, as a time.Time
 // that can be compared with others: that type counts the same clock from another
