@@ -69,7 +69,7 @@ func parse(args []string, stdout io.Writer) (options, error) {
 		"; the last three take the place of every rate, the last two also of the duration")
 	thresholds(fs, &o.thresholds)
 	fs.DurationVar(&o.plan.MaxLag, "max-lag", engine.DefaultMaxLag, "lag p99 above which the run is invalid")
-	fs.StringVar((*string)(&o.plan.Engine), "engine", string(engine.Goroutines), "auto, loop (plain http on Linux) or goroutines")
+	fs.StringVar((*string)(&o.plan.Engine), "engine", string(engine.Auto), "auto, loop (plain http on Linux) or goroutines")
 	fs.DurationVar(&o.plan.Quantum, "quantum", 0, "send at multiples of this `duration` only, which spares CPU and shows as lag; 0 sends each request when it is due")
 	fs.StringVar(&o.json, "json", "", "write the result to this `file`")
 	fs.StringVar(&o.hlog, "hlog", "", "write the HdrHistogram interval log to this `file`")
