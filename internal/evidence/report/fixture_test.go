@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func antiRun(scale float64, n int) result.Summary {
 		Endpoints: map[string]result.Endpoint{
 			"fast": {
 				Planned: 1200, Scheduled: 1200, Started: 1200, OK: 400, Timeout: 800, ServerSeen: ptr(1200), Unseen: ptr(0),
-				Causes: map[string]int{"timeout_response": 800}, FailedRatio: 800. / 1200, CompletedFailedRatio: 800. / 1200,
+				Causes: map[string]int{"response": 800}, FailedRatio: 800. / 1200, CompletedFailedRatio: 800. / 1200,
 				Status: map[string]int{"200": 400}, TargetRate: 20 / scale, AchievedRate: 20 / scale, Workers: 613, ClientTimeoutMS: timeout,
 				Response:       percentiles(1200, timeout, timeout+1.2, timeout+5.8, timeout+9),
 				OKResponse:     percentiles(400, 2.9+noise, timeout*0.93, timeout*0.99, timeout-3),
@@ -57,7 +58,7 @@ func antiRun(scale float64, n int) result.Summary {
 			},
 			"upstream": {
 				Planned: 1200, Scheduled: 1200, Started: 1200, OK: 400, Timeout: 800, ServerSeen: ptr(1198), Unseen: ptr(2),
-				Causes: map[string]int{"timeout_response": 798, "timeout_connect": 2}, FailedRatio: 800. / 1200, CompletedFailedRatio: 800. / 1200,
+				Causes: map[string]int{"response": 798, "connect": 2}, FailedRatio: 800. / 1200, CompletedFailedRatio: 800. / 1200,
 				Status: map[string]int{"200": 400}, TargetRate: 20 / scale, AchievedRate: 20 / scale, Workers: 1213, ClientTimeoutMS: 2 * timeout,
 				Response:     percentiles(1200, 2*timeout, 2*timeout+1, 2*timeout+4.6, 2*timeout+7),
 				OKResponse:   percentiles(400, timeout*1.33+noise, timeout*1.9, timeout*1.98, 2*timeout-1),
@@ -183,6 +184,15 @@ func timelineOf(s result.Summary, from, to int) []result.TimelineRow {
 	return rows
 }
 
+func eventsOf(s result.Summary) []result.Event {
+	events := []result.Event{{AtS: 0, Name: "load_on"}, {AtS: 15, Name: "dump", Detail: "load_15s", PauseMS: 4.2}, {AtS: 60, Name: "load_off"}}
+	if s.Endpoints["fast"].Timeout > 0 {
+		events = slices.Insert(events, 1, result.Event{AtS: 10, Name: "pool_full"})
+		events = append(events, result.Event{AtS: 40, Name: "first_fast_failed"}, result.Event{AtS: 79.95, Name: "last_fast_failed"})
+	}
+	return events
+}
+
 // writeRun writes a whole run's folder.
 func writeRun(t *testing.T, dir string, s result.Summary) {
 	t.Helper()
@@ -192,8 +202,7 @@ func writeRun(t *testing.T, dir string, s result.Summary) {
 		result.WriteJSON(filepath.Join(dir, result.LoadFile), result.Load{Schema: result.LoadSchema, WindowS: 60 * s.Run.Scale, ElapsedS: 120 * s.Run.Scale, Endpoints: s.Endpoints,
 			Drops: map[string][]int{"fast": {0, 0, 0}}}),
 		result.WriteTimeline(filepath.Join(dir, result.TimelineFile), timelineOf(s, -15, 110)),
-		result.WriteEvents(filepath.Join(dir, result.EventsFile), []result.Event{{AtS: 0, Name: "load_on"},
-			{AtS: 15, Name: "dump", Detail: "load_15s", PauseMS: 4.2}, {AtS: 60, Name: "load_off"}}),
+		result.WriteEvents(filepath.Join(dir, result.EventsFile), eventsOf(s)),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -29,6 +29,9 @@ func runDocument(r runFolder) document {
 	if !s.Validity.Valid {
 		d.title = fmt.Sprintf("Invalid run: %s, profile %s", s.Run.Scenario, s.Run.Profile)
 	}
+	if when, ok := whenItBroke(r); ok {
+		d.lead = append(d.lead, when)
+	}
 	if s.Run.Scale != 1 {
 		d.lead = append(d.lead, scaleNote(s.Run.Scale))
 	}

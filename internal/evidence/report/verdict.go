@@ -100,20 +100,9 @@ func busyAtMost(p result.Pool) string {
 	return fmt.Sprintf("%s of %s workers were busy", count(p.MaxBusy), count(p.WorkerLimit))
 }
 
-// workersStood names the place, in any dump under or after load, in which most
-// workers were held.
+// workersStood names the place of heldMost for the end of a sentence.
 func workersStood(s result.Summary) string {
-	most, place := 0, ""
-	for _, d := range s.Dumps {
-		if d.Point == pointBefore {
-			continue
-		}
-		for _, where := range whereColumns(d.Where) {
-			if n := d.Where[where]; heldPlace(where) && n > most {
-				most, place = n, where
-			}
-		}
-	}
+	place, most := heldMost(s)
 	if most == 0 {
 		return ""
 	}
@@ -122,6 +111,22 @@ func workersStood(s result.Summary) string {
 		of = " of " + count(s.Pool.WorkerLimit)
 	}
 	return fmt.Sprintf(": %s%s workers stood in %s", count(most), of, whereInWords(place))
+}
+
+// heldMost is the place, in any dump under or after load, in which most workers
+// were held, and their number.
+func heldMost(s result.Summary) (place string, most int) {
+	for _, d := range s.Dumps {
+		if d.Point == pointBefore {
+			continue
+		}
+		for _, where := range whereColumns(d.Where) {
+			if n := d.Where[where]; heldPlace(where) && n > most {
+				place, most = where, n
+			}
+		}
+	}
+	return place, most
 }
 
 // heldPlace tells the places in which a worker is held by something from those
