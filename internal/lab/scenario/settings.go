@@ -87,13 +87,15 @@ func (s *Settings) Bind(fs *flag.FlagSet) {
 	s.FastRate, s.UpstreamRate, s.BaselineRate = 20, 20, 100
 	s.GracefulStop = queueing.WaitForAll
 	fs.Float64Var(&s.Scale, "scale", 1, "`factor` on every duration, and divisor of every rate: 0.05 to 1")
-	fs.Func("rate", "requests per second to each endpoint: `20`, 20/s or 1200/m (default 20/s)", func(text string) error {
+	fast, upstream := &streamRate{rate: &s.FastRate}, &streamRate{rate: &s.UpstreamRate}
+	fs.Func("rate", "requests per second to each endpoint that has no rate of its own: `20`, 20/s or 1200/m (default 20/s)", func(text string) error {
 		r, err := rate.Parse(text)
-		s.FastRate, s.UpstreamRate = r, r
+		fast.fallBackTo(r)
+		upstream.fallBackTo(r)
 		return err
 	})
-	fs.Var(&s.FastRate, "fast-rate", "`rate` to /fast alone; give it after -rate")
-	fs.Var(&s.UpstreamRate, "upstream-rate", "`rate` to /upstream alone; give it after -rate")
+	fs.Var(fast, "fast-rate", "`rate` to /fast alone (default: -rate)")
+	fs.Var(upstream, "upstream-rate", "`rate` to /upstream alone (default: -rate)")
 	fs.DurationVar(&s.FastTimeout, "fast-timeout", 30*time.Second, "how long a client waits for /fast")
 	fs.DurationVar(&s.UpstreamTimeout, "upstream-timeout", 60*time.Second, "how long a client waits for /upstream")
 	fs.DurationVar(&s.Duration, "duration", 60*time.Second, "length of the load")
@@ -137,6 +139,34 @@ func (s *Settings) Bind(fs *flag.FlagSet) {
 	fs.StringVar(&s.ComposeFile, "compose-file", "", "the compose `file` of -runtime compose (default: the repository's docker-compose.yml)")
 	fs.StringVar(&s.ResultsDir, "results", "results", "`folder` of the results")
 	fs.StringVar(&s.BinDir, "bin-dir", "", "`folder` of the programs (default: beside this one)")
+}
+
+// streamRate is the rate of one stream as a flag. What is said of the stream
+// itself stands, whatever is said of all, and before or after it: a flag and an
+// environment variable come in no order that means anything.
+type streamRate struct {
+	rate *rate.Rate
+	own  bool // it was given for this stream
+}
+
+// String is called on a zero streamRate too, by package flag.
+func (r *streamRate) String() string {
+	if r.rate == nil {
+		return ""
+	}
+	return r.rate.String()
+}
+
+func (r *streamRate) Set(text string) error {
+	r.own = true
+	return r.rate.Set(text)
+}
+
+// fallBackTo takes the rate of all streams where this one has none of its own.
+func (r *streamRate) fallBackTo(all rate.Rate) {
+	if !r.own {
+		*r.rate = all
+	}
 }
 
 // Validate refuses what could not run or would not mean what it says. Its
