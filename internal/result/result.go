@@ -69,6 +69,8 @@ type Run struct {
 	Profile   string    `json:"profile"`
 	Scale     float64   `json:"scale"`
 	StartedAt time.Time `json:"started_at"`
+	// EndedEarly is why the run ended before its time; empty if it did not.
+	EndedEarly string `json:"ended_early,omitempty"`
 }
 
 // Validity says whether the run may be believed. Reasons name the figure that
@@ -172,6 +174,9 @@ type Baseline struct {
 	Seconds  float64     `json:"seconds"`
 	Failed   int         `json:"failed"`
 	Response Percentiles `json:"response_ms"`
+	// Disturbed says that the measurement itself was invalid, such as by the
+	// generator's lag: no bound is drawn from it.
+	Disturbed bool `json:"disturbed,omitempty"`
 }
 
 // Dump is one parsed goroutine dump. The raw text stays in File, unedited.

@@ -40,6 +40,9 @@ func (e *evidence) summary() result.Summary {
 		Recovery:  e.recovery,
 		Upstream:  e.upstream(),
 	}
+	if e.ended != nil {
+		sum.Run.EndedEarly = e.ended.Error()
+	}
 	if e.load != nil {
 		for name, endpoint := range e.load.Endpoints {
 			sum.Endpoints[name] = e.endpoint(name, endpoint)

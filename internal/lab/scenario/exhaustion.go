@@ -255,6 +255,7 @@ func (p *phases) baselines(ctx context.Context) error {
 		name := "baseline-" + b.name + ".json"
 		args := []string{
 			"-phase=" + adminapi.PhaseBaseline, "-duration=" + length.String(), "-json=" + p.world.LoadPath(name),
+			"-max-lag=" + s.MaxLag.String(),
 			"-endpoint=" + endpointArg("fast", p.world.VictimURL()+"/fast", b.rate, s.real(s.FastTimeout), 0),
 		}
 		load, err := p.generate(ctx, args, filepath.Join(p.dir, name))
@@ -264,7 +265,7 @@ func (p *phases) baselines(ctx context.Context) error {
 		fast := load.Endpoints["fast"]
 		p.e.baselines = append(p.e.baselines, result.Baseline{
 			Name: b.name, Rate: b.rate, Seconds: length.Seconds(),
-			Failed: fast.Scheduled - fast.OK, Response: fast.Response,
+			Failed: fast.Scheduled - fast.OK, Response: fast.Response, Disturbed: !load.Validity.Valid,
 		})
 		for _, reason := range load.Validity.Reasons {
 			p.e.warnings = append(p.e.warnings, "baseline "+b.name+": "+reason)

@@ -51,9 +51,10 @@ type fakeWorld struct {
 	started      chan struct{} // closed when the load's generator starts
 	recovered    chan struct{} // closed when the lab has seen recovery
 
-	load   func(l *fakeLoad)  // what the load generator does at its end; nil: write result
-	result func() result.Load // of the load
-	rows   []result.Request   // of the load
+	baseline func(l *fakeLoad)  // what the load generator does in a baseline; nil: write a good result
+	load     func(l *fakeLoad)  // what the load generator does at its end; nil: write result
+	result   func() result.Load // of the load
+	rows     []result.Request   // of the load
 
 	mu     sync.Mutex
 	broken map[string]bool // paths that answer 500
@@ -153,7 +154,11 @@ func (w *fakeWorld) StartLoad(ctx context.Context, args []string) (world.Load, e
 	}
 	l := &fakeLoad{world: w, flags: flags, done: make(chan struct{}), stop: make(chan struct{})}
 	if flags["phase"] == adminapi.PhaseBaseline {
-		l.write(goodLoad())
+		if w.baseline != nil {
+			w.baseline(l)
+		} else {
+			l.write(goodLoad())
+		}
 		close(l.done)
 		return l, nil
 	}

@@ -110,7 +110,7 @@ func (p *phases) observeLoad(ctx context.Context, points []queueing.DumpPoint, l
 		p.progress("load off; watching for recovery, at most %v", s.real(s.RecoveryWait))
 		w := recoveryWatch{
 			sampler: sampler, observer: p.observer, fastURL: p.world.ProbeURL() + "/fast",
-			bound: unharmed(p.baselineP95()), timeout: s.real(s.FastTimeout), loadOff: loadOff, wait: s.real(s.RecoveryWait),
+			bound: unharmed(p.e.baselines), timeout: s.real(s.FastTimeout), loadOff: loadOff, wait: s.real(s.RecoveryWait),
 		}
 		p.e.recovery = w.run(ctx, s.scenarioSeconds)
 	})
@@ -126,14 +126,6 @@ func (p *phases) observeLoad(ctx context.Context, points []queueing.DumpPoint, l
 		p.progress("recovered %.1f s after the load (scenario time)", *seconds)
 	}
 	return nil
-}
-
-func (p *phases) baselineP95() float64 {
-	var p95 float64
-	for _, b := range p.e.baselines {
-		p95 = b.Response.P95
-	}
-	return p95
 }
 
 // takeDumps takes each dump at its moment. One that fails is a fault of the

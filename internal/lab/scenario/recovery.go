@@ -12,9 +12,15 @@ import (
 // however fast its baseline is (DESIGN section 5): real, not scaled.
 const protectedFloor = 25 * time.Millisecond
 
-// unharmed is the bound on /fast: twice its baseline's p95, or the floor.
-func unharmed(baselineP95MS float64) time.Duration {
-	return max(protectedFloor, time.Duration(2*baselineP95MS*float64(time.Millisecond)))
+// unharmed is the bound on /fast: twice the p95 of its last baseline, which is
+// the one at the load's own rate, or the floor. A disturbed baseline would only
+// loosen the bound, so that the floor stands alone.
+func unharmed(baselines []result.Baseline) time.Duration {
+	if len(baselines) == 0 || baselines[len(baselines)-1].Disturbed {
+		return protectedFloor
+	}
+	p95 := baselines[len(baselines)-1].Response.P95
+	return max(protectedFloor, time.Duration(2*p95*float64(time.Millisecond)))
 }
 
 // recoveryWatch waits, from the end of the load, until the pool is idle and

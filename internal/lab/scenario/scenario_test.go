@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,33 @@ func TestBadEvidence(t *testing.T) {
 	}
 }
 
+// TestDisturbedBaseline: a baseline that its own generator does not believe is
+// marked, is held to the run's own limit of lag, and does not make the run invalid.
+func TestDisturbedBaseline(t *testing.T) {
+	w := newFakeWorld(t)
+	w.baseline = func(l *fakeLoad) {
+		load := goodLoad()
+		if l.flags["max-lag"] != "7ms" {
+			load.Validity = result.Validity{Reasons: []string{"fast: lag p99 is 90 ms"}}
+		}
+		if strings.Contains(l.flags["json"], "load_rate") {
+			load.Validity = result.Validity{Reasons: []string{"fast: lag p99 is 8 ms"}}
+		}
+		l.write(load)
+	}
+	outcome, err := run(t, t.Context(), w, "-max-lag=7ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := outcome.Summary
+	if len(s.Baselines) != 2 || s.Baselines[0].Disturbed || !s.Baselines[1].Disturbed {
+		t.Errorf("baselines %+v; want the second disturbed", s.Baselines)
+	}
+	if !s.Validity.Valid || !slices.Contains(s.Validity.Warnings, "baseline load_rate: fast: lag p99 is 8 ms") {
+		t.Errorf("valid %v, warnings %q", s.Validity.Valid, s.Validity.Warnings)
+	}
+}
+
 // TestEndsEarly: what ends a run in the middle is its first reason, and the dumps
 // so far are kept.
 func TestEndsEarly(t *testing.T) {
@@ -180,6 +208,9 @@ func TestEndsEarly(t *testing.T) {
 				t.Fatal(err)
 			}
 			reasons := outcome.Summary.Validity.Reasons
+			if got := outcome.Summary.Run.EndedEarly; got != test.want {
+				t.Errorf("ended early: %q, want %q", got, test.want)
+			}
 			if len(reasons) == 0 || reasons[0] != "the run ended early: "+test.want {
 				t.Errorf("reasons %q; want the run ended early: %s", reasons, test.want)
 			}
