@@ -179,12 +179,13 @@ func (c comparisonFolder) statusBlocks() []block {
 			if !ok || known[m.Name] || m.Unit != "count" {
 				continue
 			}
+			label := plain(answer)
 			if status, ok := strings.CutPrefix(answer, "status_"); ok {
-				answer = "status " + status
+				label = plain("status " + status)
 			} else if cause, ok := strings.CutPrefix(answer, "client_"); ok {
-				answer = cause + " at the client"
+				label = join(plain("at the client: "), clientCause(cause))
 			}
-			row := []text{endpoint(e), plain(answer)}
+			row := []text{endpoint(e), label}
 			for _, p := range c.Profiles {
 				row = append(row, c.cell(m.Name, p))
 			}

@@ -282,11 +282,12 @@ func statusBlocks(s result.Summary) []block {
 	for _, name := range endpointNames(s) {
 		e := s.Endpoints[name]
 		for _, kind := range []struct {
-			name   string
-			counts map[string]int
-		}{{"status", e.Status}, {"error in the body", e.ErrorBodies}, {"cause at the client", e.Causes}} {
+			name    string
+			counts  map[string]int
+			written func(string) text
+		}{{"status", e.Status, code}, {"error in the body", e.ErrorBodies, code}, {"cause at the client", e.Causes, clientCause}} {
 			for _, value := range slices.Sorted(maps.Keys(kind.counts)) {
-				t.rows = append(t.rows, []text{endpoint(name), plain(kind.name), code(value), plain(count(kind.counts[value])),
+				t.rows = append(t.rows, []text{endpoint(name), plain(kind.name), kind.written(value), plain(count(kind.counts[value])),
 					plain(share(kind.counts[value], e.Scheduled))})
 			}
 		}
@@ -295,6 +296,20 @@ func statusBlocks(s result.Summary) []block {
 		return []block{paragraph{plain("No request got an answer, and no cause was noted.")}}
 	}
 	return []block{t}
+}
+
+// clientCause spells those keys of result.Endpoint.Causes that say only in which
+// phase of a request its timeout passed.
+func clientCause(key string) text {
+	switch key {
+	case "connect":
+		return plain("timeout, connecting")
+	case "response":
+		return plain("timeout, waiting for the answer")
+	case "unsent":
+		return plain("timeout, before the generator sent it")
+	}
+	return code(key)
 }
 
 func share(n, of int) string {
@@ -315,7 +330,8 @@ func waitBlocks(s result.Summary) []block {
 	if len(t.rows) == 0 {
 		return nil
 	}
-	return []block{paragraph{plain("Means over the requests that the victim finished, by its own clock.")}, t}
+	return []block{paragraph{plain("Means, by the victim's own clock, over the requests that it finished, including those whose client had gone by then. " +
+		"Those still queued when the run ended are missing.")}, t}
 }
 
 func recoveryBlocks(s result.Summary) []block {

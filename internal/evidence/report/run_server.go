@@ -157,8 +157,9 @@ func processBlocks(r runFolder) []block {
 		of = fmt.Sprintf(" of %s %%", count(limit))
 	}
 	blocks := []block{
-		sentence(strong(fmt.Sprintf("CPU %s%s while %s.", inUnit(s.Victim.CPUPercentMean, "percent"), of, busyAtMost(s.Pool))),
-			plain(" The share is the victim's mean under load; 100 % is one core.")),
+		sentence(strong(fmt.Sprintf("CPU %s%s on average while the load was on; %s.",
+			inUnit(s.Victim.CPUPercentMean, "percent"), of, busyAtOneTime(s.Pool))), plain(" 100 % is one core.")),
+		paragraph{plain("The victim, while the load was on; the timeline below covers the whole run:")},
 		table{
 			columns: []column{numbers("CPU, mean"), numbers("CPU, max"), numbers("memory, max"), numbers("goroutines, max")},
 			rows: [][]text{{plain(inUnit(s.Victim.CPUPercentMean, "percent")), plain(inUnit(s.Victim.CPUPercentMax, "percent")),
@@ -170,9 +171,17 @@ func processBlocks(r runFolder) []block {
 		for _, c := range s.Children {
 			t.rows = append(t.rows, []text{code(c.Name), plain(number(c.CPUSeconds, 2) + " s"), plain(milliseconds(c.RunQueueWaitMS) + " ms")})
 		}
-		blocks = append(blocks, paragraph{plain("Every process of the run, under load, in real time:")}, t)
+		blocks = append(blocks, paragraph{plain("Every process, while the load was on, in real time:")}, t)
 	}
 	return blocks
+}
+
+// busyAtOneTime says that a maximum is one: the workers were not busy throughout.
+func busyAtOneTime(p result.Pool) string {
+	if p.WorkerLimit == 0 {
+		return "at most " + plural(p.MaxBusy, "request") + " were being worked on at one time, and there was no limit"
+	}
+	return "at most " + busyAtMost(p) + " at one time"
 }
 
 func doseTable(u result.Upstream) block {

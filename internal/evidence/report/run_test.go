@@ -290,6 +290,22 @@ func TestADumpThatIsCutOffSaysSo(t *testing.T) {
 	}
 }
 
+func TestCPUIsSetBesideTheBusiestMoment(t *testing.T) {
+	unbounded := fixedRun(1, 1)
+	unbounded.Pool = result.Pool{MaxWorkers: 603, MaxBusy: 603}
+	for _, tt := range []struct {
+		summary result.Summary
+		want    string
+	}{
+		{antiRun(1, 0), "**CPU 2.1 % on average while the load was on; at most 200 of 200 workers were busy at one time.**"},
+		{unbounded, "**CPU 3.5 % on average while the load was on; at most 603 requests were being worked on at one time, and there was no limit.**"},
+	} {
+		if !strings.Contains(mustRun(t, tt.summary), tt.want) {
+			t.Errorf("the report does not hold %q", tt.want)
+		}
+	}
+}
+
 func TestSparkline(t *testing.T) {
 	busy := func(r result.TimelineRow) float64 { return float64(r.Busy) }
 	var rows []result.TimelineRow
