@@ -12,7 +12,7 @@ type section struct {
 	blocks []block
 }
 
-// block is one of paragraph, list, table and listing.
+// block is one of paragraph, list, table, listing and details.
 type block interface{ isBlock() }
 
 type paragraph struct{ text text }
@@ -33,10 +33,18 @@ type column struct {
 // listing is preformatted text.
 type listing struct{ lines []string }
 
+// details is folded up until a reader opens it: what only backs a statement that
+// stands outside.
+type details struct {
+	summary text
+	blocks  []block
+}
+
 func (paragraph) isBlock() {}
 func (list) isBlock()      {}
 func (table) isBlock()     {}
 func (listing) isBlock()   {}
+func (details) isBlock()   {}
 
 // text is a line of text in spans. It holds raw characters: what has a meaning
 // in the target format is escaped by the writer of that format.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"html"
 	"net/url"
 	"strings"
 	"unicode"
@@ -41,7 +42,31 @@ func writeBlock(b *strings.Builder, bl block) {
 			b.WriteString(line + "\n")
 		}
 		b.WriteString(fence + "\n")
+	case details:
+		// Markdown begins again after a blank line. The summary is HTML: GFM reads
+		// nothing in a block that begins with this tag.
+		b.WriteString("<details>\n<summary>" + htmlText(bl.summary) + "</summary>\n")
+		for _, inner := range bl.blocks {
+			writeBlock(b, inner)
+		}
+		b.WriteString("\n</details>\n")
 	}
+}
+
+// htmlText writes a text in one line of HTML, without its links.
+func htmlText(t text) string {
+	var b strings.Builder
+	for _, s := range t {
+		written := html.EscapeString(oneLine(s.text))
+		switch s.style {
+		case codeStyle:
+			written = "<code>" + written + "</code>"
+		case strongStyle:
+			written = "<strong>" + written + "</strong>"
+		}
+		b.WriteString(written)
+	}
+	return b.String()
 }
 
 func writeTable(b *strings.Builder, t table) {

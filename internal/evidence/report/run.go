@@ -38,9 +38,9 @@ func runDocument(r runFolder) document {
 	d.add("May this run be believed?", believedBlocks(r)...)
 	d.add("Verdict", verdictBlocks(s)...)
 	d.add("Latency and failures", latencyBlocks(r)...)
-	d.add("Predicted beside measured", predictionBlocks(s)...)
 	d.add("Dumps", dumpBlocks(r)...)
 	d.add("Where the workers stood", whereBlocks(s)...)
+	d.add("Predicted beside measured", predictionBlocks(s)...)
 	d.add("Status codes and causes of errors", statusBlocks(s)...)
 	if blocks := waitBlocks(s); blocks != nil {
 		d.add("Where the wait went", blocks...)
@@ -186,17 +186,18 @@ func latencyBlocks(r runFolder) []block {
 			plain(percent(e.FailedRatio)), plain(percent(e.CompletedFailedRatio)), plain(number(e.TargetRate, 1) + "/s"),
 			plain(number(e.AchievedRate, 1) + "/s"), plain(milliseconds(e.ClientTimeoutMS) + " ms")})
 		for _, row := range []struct {
-			of string
-			p  result.Percentiles
+			of     string
+			p      result.Percentiles
+			within int64 // the number of requests of a row that this one is part of
 		}{
-			{"response, all", e.Response},
-			{"response, ok", e.OKResponse},
-			{"response, ok, no dump in its time", e.QuietResponse},
-			{"response, failed", e.FailedResponse},
-			{"service, all", e.Service},
-			{"lag", e.Lag},
+			{"response, all", e.Response, 0},
+			{"response, ok", e.OKResponse, e.Response.Count},
+			{"response, ok, no dump in its time", e.QuietResponse, e.OKResponse.Count},
+			{"response, failed", e.FailedResponse, e.Response.Count},
+			{"service, all", e.Service, 0},
+			{"lag", e.Lag, 0},
 		} {
-			if row.p.Count > 0 {
+			if row.p.Count > 0 && row.p.Count != row.within { // a part that is the whole only repeats it
 				times.rows = append(times.rows, timesRow(name, row.of, row.p))
 			}
 		}
@@ -209,7 +210,7 @@ func latencyBlocks(r runFolder) []block {
 	blocks := []block{paragraph{plain(window)}, failures, times,
 		paragraph{plain("Response time runs from the moment a request fell due, service time from the worker's first connect or write, lag between the two. " +
 			"A client timeout counts as the time that the client waited. Dropped and interrupted requests have no time and count as failed. " +
-			"The p99.9 is left out under 1,000 samples.")}}
+			"The p99.9 is left out under 1,000 samples, and a row that would only repeat another.")}}
 	if fast, ok := s.Endpoints[fastEndpoint]; ok && fast.QuietResponse.Count > 0 && fast.OKResponse.Count > 0 {
 		blocks = append(blocks, sentence(plain("A full dump stops the world. The p99 of "), endpoint(fastEndpoint),
 			plain(fmt.Sprintf(" was %s over all its good answers, and %s without the %s that were in flight during a dump.",
@@ -242,24 +243,33 @@ func predictionBlocks(s result.Summary) []block {
 	if len(rows) == 0 {
 		return []block{paragraph{plain("The summary holds no prediction.")}}
 	}
-	lead := sentence(strong("The model and the run agree"), plain(fmt.Sprintf(" on %s.", plural(len(rows), "figure"))))
+	blocks := []block{sentence(strong("The model and the run agree"), plain(fmt.Sprintf(" on %s.", plural(len(rows), "figure"))))}
 	if n := disagreements(s.Prediction); n > 0 {
-		lead = sentence(strong(fmt.Sprintf("The model and the run disagree on %s of %s.", count(n), plural(len(rows), "figure"))),
-			plain(" They lead the table."))
+		blocks = []block{
+			paragraph{strong(fmt.Sprintf("The model and the run disagree on %s of %s:", count(n), plural(len(rows), "figure")))},
+			predictionTable(rows, false)}
 	}
-	t := table{columns: []column{words("figure"), numbers("predicted"), numbers("measured"), numbers("tolerance"), words("agrees"), words("note")}}
-	sorted := slices.Clone(rows)
-	slices.SortStableFunc(sorted, func(a, b result.PredictionRow) int { return order(a.OK) - order(b.OK) })
-	for _, row := range sorted {
-		predicted := inUnit(row.Predicted, row.Unit) + spread(row.Low, row.Predicted, row.High, row.Unit)
-		t.rows = append(t.rows, []text{code(row.Name), plain(predicted), plain(inUnit(row.Measured, row.Unit)),
-			plain("± " + tolerance(row)), yesNo(row.OK), plain(row.Note)})
+	if n := len(rows) - disagreements(s.Prediction); n > 0 {
+		blocks = append(blocks, details{plain("Figures on which they agree: " + count(n)), []block{predictionTable(rows, true)}})
 	}
-	blocks := []block{lead, t}
 	if s.Run.Scale != 1 {
 		blocks = append(blocks, paragraph{plain("Figures in s are scenario seconds, those in ms real milliseconds.")})
 	}
 	return blocks
+}
+
+// predictionTable lists the rows that agree, or those that do not.
+func predictionTable(rows []result.PredictionRow, agree bool) table {
+	t := table{columns: []column{words("figure"), numbers("predicted"), numbers("measured"), numbers("tolerance"), words("agrees"), words("note")}}
+	for _, row := range rows {
+		if row.OK != agree {
+			continue
+		}
+		predicted := inUnit(row.Predicted, row.Unit) + spread(row.Low, row.Predicted, row.High, row.Unit)
+		t.rows = append(t.rows, []text{code(row.Name), plain(predicted), plain(inUnit(row.Measured, row.Unit)),
+			plain("± " + tolerance(row)), yesNo(row.OK), plain(row.Note)})
+	}
+	return t
 }
 
 func order(ok bool) int {

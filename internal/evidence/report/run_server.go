@@ -115,10 +115,8 @@ func exampleBlocks(dumps []result.Dump) []block {
 	if point == "" {
 		return nil
 	}
-	return []block{
-		sentence(plain(fmt.Sprintf("One of the %s in %s at ", count(held.Count), whereInWords(held.Where))), code(point), plain(", as printed:")),
-		listing{strings.Split(strings.TrimRight(held.Stack, "\r\n"), "\n")},
-	}
+	summary := join(plain(fmt.Sprintf("One of the %s in %s at ", count(held.Count), whereInWords(held.Where))), code(point), plain(", as printed"))
+	return []block{details{summary, []block{listing{strings.Split(strings.TrimRight(held.Stack, "\r\n"), "\n")}}}}
 }
 
 func poolTable(p result.Pool) block {
@@ -243,7 +241,7 @@ func conditionBlocks(m *result.Manifest, missing string) []block {
 		for _, name := range slices.Sorted(maps.Keys(m.Config)) {
 			config.rows = append(config.rows, []text{code(name), code(m.Config[name])})
 		}
-		blocks = append(blocks, paragraph{plain("The whole effective configuration:")}, config)
+		blocks = append(blocks, details{plain("The whole effective configuration: " + plural(len(m.Config), "setting")), []block{config}})
 	}
 	if len(m.Programs) > 0 {
 		programs := table{columns: []column{words("program"), words("SHA-256")}}

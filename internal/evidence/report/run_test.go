@@ -200,6 +200,7 @@ func TestHostileTextStaysInItsCell(t *testing.T) {
 	s.Dumps[1].Groups[0].Frame = nasty
 	s.Dumps[1].Groups[1].Stack = "```\n" + nasty
 	s.Dumps[1].Groups[1].Count = 9999
+	s.Dumps[1].Point = "</summary>\n\n# heading"
 	e := s.Endpoints["fast"]
 	e.Causes = map[string]int{nasty: 1}
 	s.Endpoints["fast"] = e
@@ -215,6 +216,7 @@ func TestHostileTextStaysInItsCell(t *testing.T) {
 		"| " + escaped + " | " + escaped + " | " + escaped + " | **no** |",
 		"| ``a\\|b \\| c \\| `d` ~~e~~ <script> # heading`` |",
 		"\n````text\n```\na|b",
+		"at <code>&lt;/summary&gt; # heading</code>, as printed</summary>\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the report does not hold %q", want)
@@ -256,7 +258,7 @@ func TestVerdictSentence(t *testing.T) {
 		{"unbounded", unbounded, "Protected: /fast lost none of its 1,200 requests (p95 of its answers 11.9 ms) and /upstream 100.0 % of its 1,200 requests, while at most 603 requests were being worked on, without a limit."},
 		{"not reproduced", notReproduced, "Not reproduced: /fast lost 0.3 % of its 1,200 requests (p95 of its answers 27,900 ms); at most 200 of 200 workers were busy."},
 		{"not protected", notProtected, "Not protected: /fast lost none of its 1,200 requests (p95 of its answers 11.9 ms); at most 25 of 200 workers were busy."},
-		{"invalid", droppedRun(0), "Invalid: fast: 517 of 1,200 scheduled requests were dropped: 100 workers were too few."},
+		{"invalid", droppedRun(0), "Invalid: there is no verdict, for the reasons above."},
 		{"another scenario", generic, "Not protected."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

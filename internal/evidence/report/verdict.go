@@ -51,7 +51,7 @@ func verdictSentence(s result.Summary) string {
 	outcome := capitalised(outcomeInWords(s.Verdict.Outcome))
 	switch {
 	case s.Verdict.Outcome == result.Invalid || !s.Validity.Valid:
-		return "Invalid: " + firstReason(s.Validity) + "."
+		return "Invalid: there is no verdict, for the reasons above."
 	case !ok:
 		return outcome + "."
 	case s.Verdict.Outcome == result.Reproduced:
@@ -62,13 +62,6 @@ func verdictSentence(s result.Summary) string {
 			outcome, fastEndpoint, lost(fast), answeredWithin(fast), upstreamLost(s), busyAtMost(s.Pool))
 	}
 	return fmt.Sprintf("%s: /%s lost %s%s; at most %s.", outcome, fastEndpoint, lost(fast), answeredWithin(fast), busyAtMost(s.Pool))
-}
-
-func firstReason(v result.Validity) string {
-	if len(v.Reasons) == 0 {
-		return "the summary gives no reason"
-	}
-	return strings.TrimSuffix(v.Reasons[0], ".")
 }
 
 func lost(e result.Endpoint) string {
