@@ -87,8 +87,7 @@ func eachProfile(s scenario.Settings, names string) ([]scenario.Settings, error)
 			return nil, fmt.Errorf("-profiles: %s is named twice", name)
 		}
 		seen[name] = true
-		one := s
-		one.Profile.Name = name
+		one := s.WithProfile(name)
 		if err := one.Validate(); err != nil {
 			return nil, err
 		}

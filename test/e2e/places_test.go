@@ -168,7 +168,7 @@ func TestDatabaseURL(t *testing.T) {
 		b := brief(t, "-profile=fixed")
 		b.cmd.Env = append(b.cmd.Env, "DATABASE_URL="+u.String())
 		b.start()
-		b.stderr.await(t, "load:")
+		b.stderr.await(t, "load begins in")
 		for pid, arguments := range b.processes() {
 			if strings.Contains(strings.Join(arguments, " "), password) {
 				t.Errorf("the password is in the arguments of process %d: %q", pid, arguments)

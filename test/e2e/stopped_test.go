@@ -26,7 +26,7 @@ var phases = []struct {
 }{
 	{"PostgreSQL starts", "finding a PostgreSQL", false},
 	{"baseline", "baseline: /fast at", false},
-	{"load is about to begin", "load:", false},
+	{"load is about to begin", "load begins in", false},
 	{"after a dump", "dump load_15s", true},
 	{"recovery", "load off", true},
 }

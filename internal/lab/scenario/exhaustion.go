@@ -90,6 +90,7 @@ func (r *Run) Into(ctx context.Context, dir string) (Outcome, error) {
 	if err := s.preflight(); err != nil {
 		return Outcome{}, err
 	}
+	r.Progress("profile %s; the upstream answers after %s", s.profileText(), s.Delay)
 	cfg := s.world(dir)
 	cfg.Progress = r.Progress
 	e.via = cfg.Via()
@@ -225,7 +226,6 @@ type phases struct {
 
 // all runs every phase. It returns at the first that could not end.
 func (p *phases) all(ctx context.Context) error {
-	p.progress("the upstream answers after %s; profile %s", p.e.settings.Delay, p.e.settings.Profile.Name)
 	if err := p.baselines(ctx); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (p *phases) loaded(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.progress("load: %v/s to /fast and %v/s to /upstream for %v", s.realRate(s.FastRate).PerSecond(), s.realRate(s.UpstreamRate).PerSecond(), s.real(s.Duration))
+	p.progress("load begins in %.1f s: %v/s to /fast and %v/s to /upstream for %v", max(time.Until(loadOn), 0).Seconds(), s.realRate(s.FastRate).PerSecond(), s.realRate(s.UpstreamRate).PerSecond(), s.real(s.Duration))
 	background.Go(func() { p.measureDose(sampling, loadOn) })
 	background.Go(func() { p.watchGenerator(sampling, load) })
 

@@ -58,7 +58,8 @@ type Settings struct {
 	ResultsDir                string
 	BinDir                    string
 
-	flags *flag.FlagSet
+	flags        *flag.FlagSet
+	profileNamed bool // by WithProfile
 }
 
 const (
@@ -327,6 +328,22 @@ func (s *Settings) DumpPoints() ([]queueing.DumpPoint, error) {
 		points = append(points, point)
 	}
 	return points, nil
+}
+
+// WithProfile are the same settings with another profile, which is named.
+func (s Settings) WithProfile(name string) Settings {
+	s.Profile.Name, s.profileNamed = name, true
+	return s
+}
+
+// profileText is the profile's name, and whether anyone has said it.
+func (s *Settings) profileText() string {
+	named := s.profileNamed
+	s.flags.Visit(func(f *flag.Flag) { named = named || f.Name == "profile" })
+	if named {
+		return s.Profile.Name
+	}
+	return s.Profile.Name + " (the default)"
 }
 
 // model is what the settings mean to the model.

@@ -12,6 +12,33 @@ import (
 	"chokepoint/internal/rate"
 )
 
+// TestProfileText: a profile that nobody has named is said to be the default.
+func TestProfileText(t *testing.T) {
+	for _, test := range []struct{ args, env, want string }{
+		{"", "", "fixed (the default)"},
+		{"-profile=fixed", "", "fixed"},
+		{"", "fixed", "fixed"},
+		{"-profile=anti", "fixed", "anti"},
+	} {
+		t.Run(test.args+";"+test.env, func(t *testing.T) {
+			t.Setenv(cli.EnvPrefix+"_PROFILE", test.env)
+			var s Settings
+			fs := flag.NewFlagSet("test", flag.ContinueOnError)
+			s.Bind(fs)
+			if err := cli.Parse(fs, strings.Fields(test.args), "", io.Discard); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.profileText(); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+			other := s.WithProfile("fixed")
+			if got := other.profileText(); got != "fixed" {
+				t.Errorf("named by a comparison: %q", got)
+			}
+		})
+	}
+}
+
 // TestRates: -rate is of the streams that have no rate of their own, wherever
 // each was said; what was said of the same flag twice is flag over environment
 // over file.
