@@ -50,7 +50,7 @@ func runDocument(r runFolder) document {
 	d.add("Timeline", timelineBlocks(r)...)
 	d.add("Recovery", recoveryBlocks(s)...)
 	d.add("Ledger", ledgerBlocks(s)...)
-	d.add("Upstream: dose asked and dose seen", doseTable(s.Upstream))
+	d.add("Upstream: dose asked and dose seen", doseBlocks(r)...)
 	d.add("Baselines", baselineBlocks(s)...)
 	d.add("Conditions", conditionBlocks(r.manifest, r.unread[result.ManifestFile])...)
 	return d

@@ -182,15 +182,36 @@ func busyAtOneTime(p result.Pool) string {
 	return "at most " + busyAtMost(p) + " at one time"
 }
 
-func doseTable(u result.Upstream) block {
+func doseBlocks(r runFolder) []block {
+	u := r.summary.Upstream
 	seen := "not measured"
 	if u.DelaySeenMS != nil {
 		seen = milliseconds(*u.DelaySeenMS) + " ms"
 	}
-	return table{
+	blocks := []block{table{
 		columns: []column{numbers("delay asked"), numbers("delay seen"), words("through"), numbers("requests of the load that arrived")},
 		rows:    [][]text{{plain(milliseconds(u.DelayAskedMS) + " ms"), plain(seen), plain(u.Via), plain(count(u.Received))}},
+	}}
+	if rest := restOfTheLoad(r); rest != "" {
+		blocks = append(blocks, paragraph{plain(rest)})
 	}
+	return blocks
+}
+
+// restOfTheLoad says why fewer requests arrived at the upstream than were started,
+// where the run ended before the victim had worked its queue off.
+func restOfTheLoad(r runFolder) string {
+	e := r.summary.Endpoints[upstreamEndpoint]
+	rest := e.Started - r.summary.Upstream.Received
+	if rest <= 0 || r.summary.Recovery.Recovered {
+		return ""
+	}
+	text := fmt.Sprintf("The rest, %s, were still queued in the victim when the run ended", plural(rest, "request"))
+	passesAll := r.manifest != nil && r.manifest.Config["skip-abandoned"] == "false"
+	if e.HTTPError > 0 || e.Unseen == nil || *e.Unseen > 0 || !passesAll {
+		text += ", or had ended before their turn"
+	}
+	return text + "."
 }
 
 func baselineBlocks(s result.Summary) []block {

@@ -308,6 +308,64 @@ func TestCPUIsSetBesideTheBusiestMoment(t *testing.T) {
 	}
 }
 
+func TestRestOfTheLoad(t *testing.T) {
+	whole, unseen, refused, recovered := antiRun(1, 1), antiRun(1, 1), antiRun(1, 1), antiRun(1, 1)
+	change := func(s result.Summary, f func(*result.Endpoint)) {
+		e := s.Endpoints["upstream"]
+		e.Unseen = ptr(0)
+		f(&e)
+		s.Endpoints["upstream"] = e
+	}
+	change(whole, func(*result.Endpoint) {})
+	change(unseen, func(e *result.Endpoint) { e.Unseen = ptr(2) })
+	change(refused, func(e *result.Endpoint) { e.HTTPError = 7 })
+	recovered.Recovery.Recovered = true
+	skips := manifest(whole)
+	skips.Config["skip-abandoned"] = "true"
+	all := whole
+	all.Upstream.Received = 1200
+	known := manifest(whole)
+	const queued = "The rest, 301 requests, were still queued in the victim when the run ended"
+	for _, tt := range []struct {
+		name string
+		run  runFolder
+		want string
+	}{
+		{"queued", runFolder{summary: whole, manifest: &known}, queued + "."},
+		{"some were never read", runFolder{summary: unseen, manifest: &known}, queued + ", or had ended before their turn."},
+		{"some were refused", runFolder{summary: refused, manifest: &known}, queued + ", or had ended before their turn."},
+		{"the dead are skipped", runFolder{summary: whole, manifest: &skips}, queued + ", or had ended before their turn."},
+		{"no manifest", runFolder{summary: whole}, queued + ", or had ended before their turn."},
+		{"recovered", runFolder{summary: recovered, manifest: &known}, ""},
+		{"all arrived", runFolder{summary: all, manifest: &known}, ""},
+	} {
+		if got := restOfTheLoad(tt.run); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestABlankColumnIsExplained(t *testing.T) {
+	s := antiRun(1, 1)
+	for _, tt := range []struct {
+		rows []result.TimelineRow
+		want int
+	}{
+		{timelineOf(s, 0, 9), 0},
+		{append(timelineOf(s, 0, 4), timelineOf(s, 6, 9)...), 1},
+	} {
+		var said int
+		for _, b := range timelineBlocks(runFolder{summary: s, timeline: tt.rows}) {
+			if p, ok := b.(paragraph); ok {
+				said += strings.Count(p.text[0].text, "A blank is a column")
+			}
+		}
+		if said != tt.want {
+			t.Errorf("%d rows: explained %d times, want %d", len(tt.rows), said, tt.want)
+		}
+	}
+}
+
 func TestSparkline(t *testing.T) {
 	busy := func(r result.TimelineRow) float64 { return float64(r.Busy) }
 	var rows []result.TimelineRow

@@ -81,7 +81,8 @@ func timelineBlocks(r runFolder) []block {
 		first, last = min(first, row.AtS), max(last, row.AtS)
 	}
 	axis := axisOver(first, last)
-	lines := []string{timelineLine("marks", marks(axis, r), "")}
+	lines := []string{timelineLine("load", axis.marks(loadMarks(r.events)), ""), timelineLine("dumps", axis.marks(dumpMarks(r.summary.Dumps)), "")}
+	blank := false
 	for _, s := range []timelineSeries{
 		{"busy", func(r result.TimelineRow) float64 { return float64(r.Busy) }, "count", float64(r.summary.Pool.WorkerLimit), true},
 		{"queued", func(r result.TimelineRow) float64 { return float64(r.Queued) }, "count", 0, true},
@@ -97,11 +98,16 @@ func timelineBlocks(r runFolder) []block {
 			continue
 		}
 		top := max(highest, s.limit)
-		lines = append(lines, timelineLine(s.name, axis.sparkline(rows, s.value, top),
+		line := axis.sparkline(rows, s.value, top)
+		blank = blank || strings.Contains(line, " ")
+		lines = append(lines, timelineLine(s.name, line,
 			fmt.Sprintf("max %s, full scale %s", inUnit(highest, s.unit), inUnit(top, s.unit))))
 	}
 	legend := fmt.Sprintf("A column is %s, from %s to %s; it shows the highest value in it. A dot is zero.",
 		scenarioSeconds(axis.width, r.summary.Run.Scale), number(first, 1), number(last, 1))
+	if blank {
+		legend += " A blank is a column in which no sample fell, as happens while a dump stops the victim."
+	}
 	blocks := []block{listing{lines}, paragraph{plain(legend)}}
 	return append(blocks, markLegend(r)...)
 }
@@ -110,24 +116,39 @@ func timelineLine(name, line, note string) string {
 	return strings.TrimRight(fmt.Sprintf("%-12s  %s  %s", name, line, note), " ")
 }
 
-// marks draws the load's window as brackets and the dumps as digits, which win
-// where both fall into one column.
-func marks(axis timeAxis, r runFolder) string {
-	line := []rune(strings.Repeat(" ", axis.columns))
-	put := func(at float64, mark rune) {
-		if c := axis.column(at); c >= 0 {
-			line[c] = mark
+// mark is a sign at an instant, in scenario seconds.
+type mark struct {
+	at   float64
+	sign rune
+}
+
+// marks draws signs in their columns; the later one wins where two share one.
+func (a timeAxis) marks(marks []mark) string {
+	line := []rune(strings.Repeat(" ", a.columns))
+	for _, m := range marks {
+		if c := a.column(m.at); c >= 0 {
+			line[c] = m.sign
 		}
-	}
-	for _, e := range r.events {
-		if mark, ok := eventMark(e.Name); ok {
-			put(e.AtS, mark)
-		}
-	}
-	for i, d := range r.summary.Dumps {
-		put(d.AtS, dumpMark(i))
 	}
 	return string(line)
+}
+
+// loadMarks and dumpMarks have a line each, so that the first dump, close before
+// the load, hides nothing.
+func loadMarks(events []result.Event) (marks []mark) {
+	for _, e := range events {
+		if sign, ok := eventMark(e.Name); ok {
+			marks = append(marks, mark{e.AtS, sign})
+		}
+	}
+	return marks
+}
+
+func dumpMarks(dumps []result.Dump) (marks []mark) {
+	for i, d := range dumps {
+		marks = append(marks, mark{d.AtS, dumpMark(i)})
+	}
+	return marks
 }
 
 // eventMark is the mark of the events that the timeline shows beside dumps.
