@@ -284,7 +284,7 @@ type PredictionRow struct {
 // Event is a moment of the run, for timelines.
 type Event struct {
 	AtS     float64 `json:"at_s"`
-	Name    string  `json:"name"` // "load_on", "dump", "load_off", "recovered", ...
+	Name    string  `json:"name"` // "load_on", "pool_full", "first_fast_failed", "dump", "load_off", "last_fast_failed", "recovered"
 	Detail  string  `json:"detail,omitempty"`
 	PauseMS float64 `json:"pause_ms,omitempty"`
 }

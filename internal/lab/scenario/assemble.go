@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/delay"
@@ -19,12 +20,43 @@ import (
 // manifest and the reports. It returns the summary, whose id is still empty.
 func (e *evidence) write() (result.Summary, error) {
 	sort.SliceStable(e.samples, func(i, j int) bool { return e.samples[i].at < e.samples[j].at })
+	e.events = append(e.events, e.breaking()...)
 	sort.SliceStable(e.events, func(i, j int) bool { return e.events[i].AtS < e.events[j].AtS })
 	summary := e.summary()
 	if err := result.WriteTimeline(filepath.Join(e.dir, result.TimelineFile), e.timeline()); err != nil {
 		return summary, err
 	}
 	return summary, result.WriteEvents(filepath.Join(e.dir, result.EventsFile), e.events)
+}
+
+// breaking are the moments at which the service broke, as the victim's samples
+// and the rows of the load tell them: pool_full, the first sample under load with
+// every worker busy; first_fast_failed and last_fast_failed, when a client of
+// /fast got its error or gave up. What did not happen has no event.
+func (e *evidence) breaking() []result.Event {
+	var events []result.Event
+	for _, sample := range e.samples {
+		if pool := sample.stats.Pool; sample.at >= 0 && pool.Limit > 0 && pool.Busy >= pool.Limit {
+			events = append(events, result.Event{AtS: e.settings.scenarioSeconds(sample.at), Name: "pool_full"})
+			break
+		}
+	}
+	var failed []time.Duration
+	for _, r := range e.requests {
+		switch r.Outcome {
+		case outcomeOK, outcomeDropped, outcomeInterrupted:
+		default:
+			if r.Endpoint == "fast" {
+				failed = append(failed, r.Due+r.Response)
+			}
+		}
+	}
+	if len(failed) > 0 {
+		events = append(events,
+			result.Event{AtS: e.settings.scenarioSeconds(slices.Min(failed)), Name: "first_fast_failed"},
+			result.Event{AtS: e.settings.scenarioSeconds(slices.Max(failed)), Name: "last_fast_failed"})
+	}
+	return events
 }
 
 // summary puts the evidence together and judges it.
@@ -307,8 +339,8 @@ func (e *evidence) reasons(sum result.Summary) []string {
 		return reasons
 	}
 	reasons = append(reasons, e.load.Validity.Reasons...)
-	if e.lagged() {
-		reasons[len(reasons)-1] += e.crowding(sum.Children)
+	if used := e.crowding(sum.Children); used != "" && e.lagged() {
+		reasons = append(reasons, used)
 	}
 	reasons = append(reasons, e.imbalances()...)
 	if e.requests != nil || !e.loaded() {
@@ -362,13 +394,20 @@ func (e *evidence) lagged() bool {
 }
 
 // crowding says what every process used, to tell a crowded machine from a bad
-// tool.
+// tool: all but the generator, whose own reasons tell of it. Nothing is known of a
+// run that was stopped under load.
 func (e *evidence) crowding(children []result.Child) string {
-	text := "; while the load was on:"
+	var used []string
 	for _, c := range children {
-		text += fmt.Sprintf(" %s used %.2f s of CPU and waited %.0f ms for one,", c.Name, c.CPUSeconds, c.RunQueueWaitMS)
+		if c == e.load.Generator {
+			continue
+		}
+		used = append(used, fmt.Sprintf("%s used %.2f s of CPU and waited %.0f ms for one", c.Name, c.CPUSeconds, c.RunQueueWaitMS))
 	}
-	return text[:len(text)-1]
+	if len(used) == 0 {
+		return ""
+	}
+	return "while the load was on, summed over threads: " + strings.Join(used, "; ")
 }
 
 // reconcile holds the client's ledger against what the server read: what had an

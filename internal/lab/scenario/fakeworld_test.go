@@ -51,10 +51,11 @@ type fakeWorld struct {
 	started      chan struct{} // closed when the load's generator starts
 	recovered    chan struct{} // closed when the lab has seen recovery
 
-	baseline func(l *fakeLoad)  // what the load generator does in a baseline; nil: write a good result
-	load     func(l *fakeLoad)  // what the load generator does at its end; nil: write result
-	result   func() result.Load // of the load
-	rows     []result.Request   // of the load
+	baseline func(l *fakeLoad)            // what the load generator does in a baseline; nil: write a good result
+	load     func(l *fakeLoad)            // what the load generator does at its end; nil: write result
+	result   func() result.Load           // of the load
+	usage    func() map[string]proc.Usage // of the processes but the load generator
+	rows     []result.Request             // of the load
 
 	mu     sync.Mutex
 	broken map[string]bool // paths that answer 500
@@ -65,6 +66,7 @@ func newFakeWorld(t *testing.T) *fakeWorld {
 	w := &fakeWorld{
 		t: t, dir: t.TempDir(), died: make(chan world.Death, 1), started: make(chan struct{}),
 		recovered: make(chan struct{}), broken: map[string]bool{}, result: goodLoad,
+		usage: func() map[string]proc.Usage { return nil },
 	}
 	for _, name := range []string{"fast", "upstream"} {
 		for i := range planned {
@@ -137,7 +139,7 @@ func (w *fakeWorld) StubAdmin() string            { return w.stub.URL }
 func (w *fakeWorld) LoadPath(name string) string  { return w.dir + "/" + name }
 func (w *fakeWorld) LoadLead() time.Duration      { return 0 }
 func (w *fakeWorld) Died() <-chan world.Death     { return w.died }
-func (w *fakeWorld) Usage() map[string]proc.Usage { return nil }
+func (w *fakeWorld) Usage() map[string]proc.Usage { return w.usage() }
 func (w *fakeWorld) Describe() world.Description  { return world.Description{Runtime: "fake"} }
 func (w *fakeWorld) Close(ctx context.Context) error {
 	w.closed = true
