@@ -216,7 +216,8 @@ func TestLagIsRecordedAndJudged(t *testing.T) {
 		if e.Lag.Min != 7 || e.Lag.Max != 7 || e.Service.P50 != 3 || e.Response.P50 != 10 {
 			t.Errorf("lag %+v, service %+v, response %+v", e.Lag, e.Service, e.Response)
 		}
-		if r.Load.Validity.Valid || !strings.HasPrefix(r.Load.Validity.Reasons[0], "fast: lag p99 is 7.00 ms (limit 5ms)") {
+		reasons := r.Load.Validity.Reasons
+		if r.Load.Validity.Valid || len(reasons) != 2 || reasons[0] != "fast: lag p99 is 7.00 ms (limit 5ms)" || !strings.HasPrefix(reasons[1], "the generator used ") {
 			t.Errorf("validity %+v", r.Load.Validity)
 		}
 	})
