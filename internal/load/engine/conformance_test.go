@@ -184,34 +184,6 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// fullListener has no room for another connection: one that is being opened gets
-// no answer.
-func fullListener(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	shrinkBacklog(t, listener.(*net.TCPListener))
-	for {
-		conn, err := net.DialTimeout("tcp", listener.Addr().String(), 200*time.Millisecond)
-		if err != nil {
-			return "http://" + listener.Addr().String()
-		}
-		t.Cleanup(func() { conn.Close() })
-	}
-}
-
-func TestATimeoutWhileConnecting(t *testing.T) {
-	withEachClient(t, fullListener(t), func(t *testing.T, do Client) {
-		want := ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}
-		if x := do(0, time.Now().Add(100*time.Millisecond)); x.Answer != want {
-			t.Errorf("got %+v, want %+v", x.Answer, want)
-		}
-	})
-}
-
 func TestATimeoutClosesTheConnection(t *testing.T) {
 	for _, text := range []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"} {
 		withEachEngine(t, func(t *testing.T, _ Kind, client newClient) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -151,6 +152,7 @@ func TestTheLoopTakesAnAnswerBeforeItsRequestIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
+	over := make(chan struct{})
 	var server sync.WaitGroup
 	server.Go(func() {
 		conn, err := listener.Accept()
@@ -159,8 +161,10 @@ func TestTheLoopTakesAnAnswerBeforeItsRequestIsWritten(t *testing.T) {
 		}
 		defer conn.Close()
 		io.WriteString(conn, "HTTP/1.1 414 URI Too Long\r\nContent-Length: 0\r\n\r\n")
-		io.Copy(io.Discard, conn) // until the client closes
+		<-over
 	})
+	defer server.Wait()
+	defer close(over)
 	l := loopAlone(t, "http://"+listener.Addr().String()+"/"+strings.Repeat("x", 64<<20), "GET")
 	want := ledger.Answer{Outcome: ledger.HTTPError, Status: 414}
 	if x := l.do(0, time.Now().Add(time.Minute)); x.Answer != want {
@@ -169,7 +173,6 @@ func TestTheLoopTakesAnAnswerBeforeItsRequestIsWritten(t *testing.T) {
 	if l.lanes[0].idle.first != none {
 		t.Error("the connection was kept")
 	}
-	server.Wait()
 }
 
 func TestEventsOfAClosedConnectionAreNotForTheNextOne(t *testing.T) {
@@ -375,4 +378,30 @@ func TestOfSeveralAddressesTheFirstThatAcceptsIsTaken(t *testing.T) {
 		}
 		eventually(t, "the server has seen the attempt", func() bool { connections, _, _ := p.counts(); return connections == tt.dials })
 	}
+}
+
+func TestTheLoopLeavesNoFileOpen(t *testing.T) {
+	files := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	p := newPeer(t, func(conn *net.TCPConn, head string) bool {
+		if !strings.Contains(head, "-3\r\n") { // one request stays in flight
+			io.WriteString(conn, okAnswer)
+		}
+		return true
+	})
+	before := files()
+	c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 100, Timeout: time.Hour, Workers: 10})
+	c.Duration, c.Engine = 100*time.Millisecond, Loop
+	var grace time.Duration
+	c.GracefulStop = &grace
+	if e := live(t, c).Load.Endpoints["fast"]; e.OK+e.Interrupted != 10 || e.Interrupted < 1 || e.Address != p.listener.Addr().String() {
+		t.Errorf("got %+v", e)
+	}
+	// The server is in this process, and has its files open until it sees the end.
+	eventually(t, "every file is closed again", func() bool { return files() <= before })
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -147,19 +146,5 @@ func writeSlowly(text string) func(*net.TCPConn, string) bool {
 			time.Sleep(100 * time.Microsecond)
 		}
 		return true
-	}
-}
-
-// shrinkBacklog makes the listener's accept queue as short as can be: a second
-// listen(2) sets it.
-func shrinkBacklog(t *testing.T, listener *net.TCPListener) {
-	t.Helper()
-	raw, err := listener.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var listenErr error
-	if err := raw.Control(func(fd uintptr) { listenErr = syscall.Listen(int(fd), 0) }); err != nil || listenErr != nil {
-		t.Fatal(err, listenErr)
 	}
 }
