@@ -86,6 +86,10 @@ func condense(figures []figure, profiles []string, valid map[string][]result.Sum
 
 func comparisonWarnings(c result.Comparison, valid map[string][]result.Summary) []string {
 	var warnings []string
+	each, same := sameFew(c.Profiles, valid)
+	if same {
+		warnings = append(warnings, fmt.Sprintf("%s: nothing is claimed; at least %d are needed for a claim", runsEach(each), stats.MinRuns))
+	}
 	for _, p := range c.Profiles {
 		made, outcomes := 0, map[result.Outcome]int{}
 		for _, r := range c.Runs {
@@ -99,8 +103,8 @@ func comparisonWarnings(c result.Comparison, valid map[string][]result.Summary) 
 		if made < c.Planned {
 			warnings = append(warnings, fmt.Sprintf("%s: %s made of %s planned", p, plural(made, "run"), count(c.Planned)))
 		}
-		if n := len(valid[p]); n < stats.MinRuns {
-			warnings = append(warnings, fmt.Sprintf("%s: too few valid runs: %s, at least %s are needed for a median", p, count(n), count(stats.MinRuns)))
+		if n := len(valid[p]); n < stats.MinRuns && !same {
+			warnings = append(warnings, fmt.Sprintf("%s: too few valid runs: %s, at least %s are needed for a claim", p, count(n), count(stats.MinRuns)))
 		}
 		if len(outcomes) > 1 {
 			text := p + ": the valid runs do not agree on the outcome:"
@@ -109,12 +113,42 @@ func comparisonWarnings(c result.Comparison, valid map[string][]result.Summary) 
 			}
 			warnings = append(warnings, text[:len(text)-1])
 		}
-		if open := unrecovered(valid[p]); open > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s: %s of %s had not recovered when the wait ended; recovery times are of the others alone",
-				p, count(open), plural(len(valid[p]), "valid run")))
+		switch n, open := len(valid[p]), unrecovered(valid[p]); {
+		case open == 0:
+		case n == 1:
+			warnings = append(warnings, p+": the valid run had not recovered when the wait ended; it has no recovery time")
+		case open == n:
+			warnings = append(warnings, fmt.Sprintf("%s: none of the %d valid runs had recovered when the wait ended; they have no recovery time", p, n))
+		default:
+			warnings = append(warnings, fmt.Sprintf("%s: %d of %d valid runs had not recovered when the wait ended; recovery times are of the others alone", p, open, n))
 		}
 	}
 	return warnings
+}
+
+// sameFew is the number of valid runs of each of several profiles, if it is the
+// same and too small for a claim, so that one sentence says it for all.
+func sameFew(profiles []string, valid map[string][]result.Summary) (each int, same bool) {
+	if len(profiles) < 2 {
+		return 0, false
+	}
+	each = len(valid[profiles[0]])
+	for _, p := range profiles {
+		if len(valid[p]) != each {
+			return 0, false
+		}
+	}
+	return each, each < stats.MinRuns
+}
+
+func runsEach(n int) string {
+	switch n {
+	case 0:
+		return "no run is valid"
+	case 1:
+		return "one valid run each"
+	}
+	return count(n) + " valid runs each"
 }
 
 func unrecovered(runs []result.Summary) (n int) {

@@ -64,11 +64,13 @@ func comparisonDocument(c comparisonFolder) document {
 	if c.Scale != 1 {
 		d.lead = append(d.lead, scaleNote(c.Scale))
 	}
-	d.lead = append(d.lead, paragraph{plain("A figure is the median over the valid runs of a profile, with the range in brackets where there is one. " + c.wordsNote())})
+	if len(c.Metrics) > 0 {
+		d.lead = append(d.lead, paragraph{plain(c.figureNote())})
+	}
 	d.add("May this comparison be believed?", c.believedBlocks()...)
 	d.add("Outcomes", c.outcomeBlocks()...)
 	if len(c.Metrics) == 0 {
-		d.add("Figures", paragraph{plain("There are none: no run is valid.")})
+		d.add("Figures of the invalid runs", c.invalidBlocks()...)
 	} else {
 		d.add("Latency and failures", c.latencyBlocks()...)
 		d.add("Dumps", c.dumpBlocks()...)
@@ -85,11 +87,36 @@ func comparisonDocument(c comparisonFolder) document {
 	return d
 }
 
-func (c comparisonFolder) wordsNote() string {
-	if len(c.Profiles) < 2 {
-		return ""
+// figureNote says how to read the cells.
+func (c comparisonFolder) figureNote() string {
+	most, compared := 0, false
+	for i, p := range c.Profiles {
+		most = max(most, c.validRuns(p))
+		compared = compared || i > 0 && c.comparable(p)
 	}
-	return fmt.Sprintf("The word behind it compares with %s: higher, lower, ~ (no difference that the runs can carry) or ? (too few values).", c.Profiles[0])
+	note := "A figure is the median over the valid runs of a profile, with the range in brackets where there is one."
+	if most == 1 {
+		note = "A figure is that of the only valid run of its profile."
+	}
+	if compared {
+		note += fmt.Sprintf(" The word behind it compares with %s: higher, lower, ~ (no difference that the runs can carry) or ? (too few values).", c.Profiles[0])
+	}
+	return note
+}
+
+func (c comparisonFolder) validRuns(profile string) (n int) {
+	for _, r := range c.Runs {
+		if r.Profile == profile && r.Valid {
+			n++
+		}
+	}
+	return n
+}
+
+// comparable tells whether there are enough runs to compare a profile with the
+// first one at all.
+func (c comparisonFolder) comparable(profile string) bool {
+	return min(c.validRuns(profile), c.validRuns(c.Profiles[0])) >= stats.MinRuns
 }
 
 func (c comparisonFolder) believedBlocks() []block {
@@ -108,7 +135,7 @@ func (c comparisonFolder) believedBlocks() []block {
 			}
 			reasons := "no reason given"
 			if len(r.Reasons) > 0 {
-				reasons = strings.Join(r.Reasons, "; ")
+				reasons = strings.Join(figuresIn(r.Reasons), "; ")
 			}
 			invalid.items = append(invalid.items, join(c.runLink(r), plain(": "+reasons)))
 		}
@@ -146,6 +173,17 @@ func (c comparisonFolder) allWarnings() []string {
 	return warnings
 }
 
+// figuresIn cuts reasons to the figure that each begins with; the run's own
+// report tells the rest.
+func figuresIn(reasons []string) []string {
+	var figures []string
+	for _, r := range reasons {
+		figure, _, _ := strings.Cut(r, "; ")
+		figures = append(figures, figure)
+	}
+	return figures
+}
+
 func (c comparisonFolder) outcomeBlocks() []block {
 	t := table{columns: []column{words("profile"), words("outcome of the valid runs"), numbers("/fast failed"), numbers("/fast p50"), numbers("max busy"), numbers("victim's CPU")}}
 	for _, p := range c.Profiles {
@@ -169,7 +207,8 @@ func (c comparisonFolder) outcomeBlocks() []block {
 }
 
 // cell is one figure of one profile: the median, its range, how many runs it
-// rests on if they are too few, and how it compares.
+// rests on if only these are too few, and how it compares. What holds for every
+// figure of a profile, since the profile has too few runs, is said once, above.
 func (c comparisonFolder) cell(metric, profile string) text {
 	m := c.metrics[metric]
 	v := m.Values[profile]
@@ -177,12 +216,12 @@ func (c comparisonFolder) cell(metric, profile string) text {
 		return plain(none)
 	}
 	cell := inUnit(v.Median, m.Unit) + spread(v.Min, v.Median, v.Max, m.Unit)
-	if v.N < stats.MinRuns {
+	if v.N < stats.MinRuns && v.N < c.validRuns(profile) {
 		cell += fmt.Sprintf(" (n = %d)", v.N)
 	}
 	word, ok := m.Differs[profile]
 	switch {
-	case !ok:
+	case !ok || !c.comparable(profile):
 		return plain(cell)
 	case word == string(stats.Higher) || word == string(stats.Lower):
 		return join(plain(cell+" "), strong(word))

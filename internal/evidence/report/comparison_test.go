@@ -56,6 +56,7 @@ func TestComparisonGolden(t *testing.T) {
 	}{
 		{"comparison.md", comparisonHead(1, 3, "anti", "fixed"), withInvalid()},
 		{"comparison-too-few.md", comparisonHead(0.05, 3, "anti", "fixed"), alternated(0.05, 2)},
+		{"comparison-invalid.md", comparisonHead(1, 2, "anti", "fixed"), []ComparedSummary{{Path: "../a", Summary: droppedRun(1)}, {Path: "../b", Summary: invalidFixed()}}},
 	} {
 		t.Run(tt.golden, func(t *testing.T) {
 			dir := writeComparison(t, BuildComparison(tt.head, tt.runs), tt.runs)
@@ -150,7 +151,7 @@ func TestBuildComparison(t *testing.T) {
 			t.Errorf("%s (-want +got)\n%s", want.Name, diff)
 		}
 	}
-	wantWarnings := []string{"anti: 3 of 3 valid runs had not recovered when the wait ended; recovery times are of the others alone"}
+	wantWarnings := []string{"anti: none of the 3 valid runs had recovered when the wait ended; they have no recovery time"}
 	if diff := cmp.Diff(wantWarnings, c.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got)\n%s", diff)
 	}
@@ -183,13 +184,13 @@ func TestComparisonWarnings(t *testing.T) {
 	c := BuildComparison(comparisonHead(1, 3, "anti", "fixed", "shed"), runs)
 	want := []string{
 		"anti: 2 runs made of 3 planned",
-		"anti: too few valid runs: 2, at least 3 are needed for a median",
-		"anti: 2 of 2 valid runs had not recovered when the wait ended; recovery times are of the others alone",
+		"anti: too few valid runs: 2, at least 3 are needed for a claim",
+		"anti: none of the 2 valid runs had recovered when the wait ended; they have no recovery time",
 		"fixed: 2 runs made of 3 planned",
-		"fixed: too few valid runs: 2, at least 3 are needed for a median",
+		"fixed: too few valid runs: 2, at least 3 are needed for a claim",
 		"fixed: the valid runs do not agree on the outcome: 1 × not protected, 1 × protected",
 		"shed: 0 runs made of 3 planned",
-		"shed: too few valid runs: 0, at least 3 are needed for a median",
+		"shed: too few valid runs: 0, at least 3 are needed for a claim",
 	}
 	if diff := cmp.Diff(want, c.Warnings); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -199,6 +200,75 @@ func TestComparisonWarnings(t *testing.T) {
 			if m.Differs[p] != "?" {
 				t.Errorf("%s of %s is said to be %q with two runs", m.Name, p, m.Differs[p])
 			}
+		}
+	}
+}
+
+func TestTooFewRunsAreSaidOnceAndNotInEveryCell(t *testing.T) {
+	three, one := alternated(1, 3), alternated(1, 1)
+	noOwnTimes := alternated(1, 3)
+	noOwnTimes[1].Summary.Upstream.DelaySeenMS = nil
+	for _, tt := range []struct {
+		name                string
+		runs                []ComparedSummary
+		warning             string
+		warnings, doubtful  int // times that the warning stands, cells that end in "?"
+		small               int // cells with "(n = "
+		onlyRun, comparison bool
+	}{
+		{"one run each", one, "\n- one valid run each: nothing is claimed; at least 3 are needed for a claim\n", 1, 0, 0, true, false},
+		{"one run of a profile", append(three[:5:5], one[0]), "\n- fixed: too few valid runs: 2, at least 3 are needed for a claim\n", 1, 0, 0, false, false},
+		{"three runs, one without a figure", noOwnTimes, "needed for a claim", 0, 2, 1, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := BuildComparison(comparisonHead(1, 0, "anti", "fixed"), tt.runs)
+			got, err := Comparison(writeComparison(t, c, tt.runs))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(got, tt.warning); n != tt.warnings {
+				t.Errorf("%q stands %d times, want %d", tt.warning, n, tt.warnings)
+			}
+			if n := strings.Count(got, " ? |"); n != tt.doubtful {
+				t.Errorf("%d cells are marked ?, want %d", n, tt.doubtful)
+			}
+			if n := strings.Count(got, "(n = "); n != tt.small {
+				t.Errorf("%d cells name their number of runs, want %d", n, tt.small)
+			}
+			if has := strings.Contains(got, "A figure is that of the only valid run of its profile."); has != tt.onlyRun {
+				t.Errorf("says that there is one run of each: %v", has)
+			}
+			if has := strings.Contains(got, "The word behind it compares with anti"); has != tt.comparison {
+				t.Errorf("explains the words of a comparison: %v", has)
+			}
+		})
+	}
+}
+
+func TestTheWarningAboutRecoveryCounts(t *testing.T) {
+	for _, tt := range []struct {
+		recovered []bool
+		want      string // empty for no warning
+	}{
+		{[]bool{true, true, true}, ""},
+		{[]bool{false}, "anti: the valid run had not recovered when the wait ended; it has no recovery time"},
+		{[]bool{false, false, false}, "anti: none of the 3 valid runs had recovered when the wait ended; they have no recovery time"},
+		{[]bool{false, true, true}, "anti: 1 of 3 valid runs had not recovered when the wait ended; recovery times are of the others alone"},
+	} {
+		var runs []ComparedSummary
+		for n, ok := range tt.recovered {
+			s := antiRun(1, n)
+			s.Recovery.Recovered = ok
+			runs = append(runs, ComparedSummary{Path: "../" + s.Run.ID, Summary: s})
+		}
+		got := ""
+		for _, w := range BuildComparison(comparisonHead(1, 0, "anti"), runs).Warnings {
+			if strings.Contains(w, "recovered") {
+				got += w
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%v: %q, want %q", tt.recovered, got, tt.want)
 		}
 	}
 }
@@ -230,7 +300,7 @@ func TestAComparisonWithoutValidRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(got, "There are none: no run is valid.") {
+		if !strings.Contains(got, "No run is valid, so that there is no median") {
 			t.Error("the report does not say that no run is valid")
 		}
 	}

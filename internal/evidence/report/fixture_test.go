@@ -158,6 +158,14 @@ func droppedRun(n int) result.Summary {
 	return s
 }
 
+// invalidFixed is a protected run whose generator was late.
+func invalidFixed() result.Summary {
+	s := fixedRun(1, 1)
+	s.Verdict.Outcome = result.Invalid
+	s.Validity = result.Validity{Reasons: []string{"fast: lag p99 is 7.20 ms (limit 5ms); the generator used 1.90 s of CPU and waited 66 ms for one"}}
+	return s
+}
+
 func manifest(s result.Summary) result.Manifest {
 	return result.Manifest{Schema: result.ManifestSchema, RunID: s.Run.ID, Revision: "0123abc", Modified: true, GoVersion: "go1.26.8", OS: "linux/amd64",
 		Kernel: "6.18.0", CPUs: 2, CPUModel: "Example CPU @ 2.5GHz", MemoryBytes: 8 << 30, Runtime: "native", Postgres: "15.8, local binaries",

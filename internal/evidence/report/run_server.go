@@ -65,11 +65,7 @@ func whereBlocks(s result.Summary) []block {
 	}
 	taken := map[string]int{}
 	for _, d := range s.Dumps {
-		for where, n := range d.Where {
-			if n > 0 {
-				taken[where] += n
-			}
-		}
+		addTaken(taken, d.Where)
 	}
 	columns := whereColumns(taken)
 	places := table{columns: []column{words("point")}}
