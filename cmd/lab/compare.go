@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"chokepoint/internal/cli"
 	"chokepoint/internal/lab"
@@ -47,31 +46,19 @@ func compareProfiles(ctx context.Context, args []string, stdout, stderr io.Write
 	if err != nil {
 		return cli.ExitUsage, err
 	}
-	out := &output{stdout, stderr, time.Now()}
-	defer out.announceStop(ctx)()
-	l, err := lab.Open(ctx, s.ResultsDir, out.progress)
-	if err != nil {
-		return cli.ExitFailure, err
-	}
-	defer l.Close()
-	dir, comparison, err := l.Compare(ctx, settings, rounds)
-	if dir == "" {
-		if ctx.Err() != nil {
-			return cli.ExitInterrupted, err
+	return withLab(ctx, s.ResultsDir, stdout, stderr, func(l *lab.Lab) (int, error) {
+		dir, comparison, err := l.Compare(ctx, settings, rounds)
+		if dir == "" {
+			return failureCode(ctx), err
 		}
-		return cli.ExitFailure, err
-	}
-	if asJSON {
-		if err := printJSON(stdout, comparison); err != nil {
+		if err := printResult(stdout, asJSON, comparison, dir, printComparison); err != nil {
 			return cli.ExitFailure, err
 		}
-	} else {
-		printComparison(stdout, comparison, dir)
-	}
-	if err != nil && ctx.Err() == nil {
-		return cli.ExitFailure, fmt.Errorf("the comparison ended early: %w", err)
-	}
-	return comparisonCode(ctx, comparison, settings), nil
+		if err != nil && ctx.Err() == nil {
+			return cli.ExitFailure, fmt.Errorf("the comparison ended early: %w", err)
+		}
+		return comparisonCode(ctx, comparison, settings), nil
+	})
 }
 
 // eachProfile makes the settings of every profile that is compared.
@@ -121,30 +108,4 @@ func comparisonCode(ctx context.Context, c result.Comparison, settings []scenari
 		}
 	}
 	return code
-}
-
-func printComparison(w io.Writer, c result.Comparison, dir string) {
-	fmt.Fprintln(w)
-	for _, r := range c.Runs {
-		fmt.Fprintf(w, "  %-10s %-15s %s\n", r.Profile, r.Outcome, strings.Join(r.Reasons, "; "))
-	}
-	fmt.Fprintln(w)
-	for _, warning := range c.Warnings {
-		fmt.Fprintf(w, "warning: %s\n", warning)
-	}
-	fmt.Fprintf(w, "report: %s/%s\n", dir, result.ReportFile)
-}
-
-// renderReports renders reports anew from the files beside them.
-func renderReports(dirs []string, stdout io.Writer) (int, error) {
-	if len(dirs) == 0 {
-		return cli.ExitUsage, errors.New("name a results folder: lab report results/<run>")
-	}
-	for _, dir := range dirs {
-		if err := lab.WriteReport(dir); err != nil {
-			return cli.ExitFailure, err
-		}
-		fmt.Fprintf(stdout, "%s/%s\n", dir, result.ReportFile)
-	}
-	return cli.ExitOK, nil
 }

@@ -14,7 +14,6 @@ import (
 	"chokepoint/internal/lab/pgserver"
 	"chokepoint/internal/lab/proc"
 	"chokepoint/internal/lab/toxiproxy"
-	"chokepoint/internal/profile"
 )
 
 const usage = `Usage: lab COMMAND [flags]
@@ -70,16 +69,9 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 	case "compare":
 		return compareProfiles(ctx, rest, stdout, stderr)
 	case "report":
-		return renderReports(rest, stdout)
+		return renderReports(rest, stdout, stderr)
 	case "profiles":
-		for _, name := range profile.Names() {
-			p, err := profile.Lookup(name)
-			if err != nil {
-				return cli.ExitFailure, err
-			}
-			fmt.Fprintf(stdout, "%-10s %s\n", p.Name, p.Summary)
-		}
-		return cli.ExitOK, nil
+		return listProfiles(rest, stdout)
 	case "version", "-version", "--version":
 		fmt.Fprintln(stdout, "lab", cli.Version())
 		return cli.ExitOK, nil

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"chokepoint/internal/cli"
@@ -24,10 +23,10 @@ dumps, recovery. Durations and rates are scenario time; -scale shortens it.
 Exit codes: 0 as expected, 1 failure, 2 usage, 3 the run is invalid, 4 another
 verdict than the profile's, 130 interrupted.`
 
-// output is where a command's results and its progress go.
+// output is where a command's progress goes.
 type output struct {
-	stdout, stderr io.Writer
-	started        time.Time
+	stderr  io.Writer
+	started time.Time
 }
 
 // announceStop tells the user, once ctx is done, that the signal has arrived.
@@ -55,28 +54,36 @@ func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (
 	if err := parseSettings(fs, &s, args, runSynopsis, stdout); err != nil {
 		return cli.ExitUsage, err
 	}
-	out := &output{stdout, stderr, time.Now()}
+	return withLab(ctx, s.ResultsDir, stdout, stderr, func(l *lab.Lab) (int, error) {
+		dir, summary, err := l.Exhaustion(ctx, s, 1)
+		if err != nil {
+			return failureCode(ctx), err
+		}
+		if err := printResult(stdout, asJSON, summary, dir, printVerdict); err != nil {
+			return cli.ExitFailure, err
+		}
+		return exitCode(ctx, summary), nil
+	})
+}
+
+// withLab opens a lab for what do does with it.
+func withLab(ctx context.Context, resultsDir string, stdout, stderr io.Writer, do func(*lab.Lab) (int, error)) (int, error) {
+	out := &output{stderr, time.Now()}
 	defer out.announceStop(ctx)()
-	l, err := lab.Open(ctx, s.ResultsDir, out.progress)
+	l, err := lab.Open(ctx, resultsDir, out.progress)
 	if err != nil {
 		return cli.ExitFailure, err
 	}
 	defer l.Close()
-	dir, summary, err := l.Exhaustion(ctx, s, 1)
-	if err != nil {
-		if ctx.Err() != nil {
-			return cli.ExitInterrupted, err
-		}
-		return cli.ExitFailure, err
+	return do(l)
+}
+
+// failureCode is the exit code of a command that has no result.
+func failureCode(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return cli.ExitInterrupted
 	}
-	if asJSON {
-		if err := printJSON(stdout, summary); err != nil {
-			return cli.ExitFailure, err
-		}
-	} else {
-		printVerdict(stdout, summary, dir)
-	}
-	return exitCode(ctx, summary), nil
+	return cli.ExitFailure
 }
 
 // parseSettings parses and validates the flags of a scenario.
@@ -113,7 +120,12 @@ func exitCode(ctx context.Context, s result.Summary) int {
 	return cli.ExitOK
 }
 
-func printJSON(w io.Writer, v any) error {
+// printResult prints a command's result to w: as JSON, or as text for a reader.
+func printResult[T any](w io.Writer, asJSON bool, v T, dir string, text func(w io.Writer, v T, dir string)) error {
+	if !asJSON {
+		text(w, v, dir)
+		return nil
+	}
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(v)
@@ -125,7 +137,10 @@ func printVerdict(w io.Writer, s result.Summary, dir string) {
 	if s.Validity.Valid {
 		fmt.Fprintf(w, "\nvalid run: every arrival is accounted for\n")
 	} else {
-		fmt.Fprintf(w, "\nINVALID run: %s\n", strings.Join(s.Validity.Reasons, "; "))
+		fmt.Fprintf(w, "\nINVALID run:\n")
+		for _, reason := range s.Validity.Reasons {
+			fmt.Fprintf(w, "  %s\n", reason)
+		}
 	}
 	for _, warning := range s.Validity.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", warning)
@@ -153,6 +168,17 @@ func printVerdict(w io.Writer, s result.Summary, dir string) {
 	for _, d := range s.Dumps {
 		fmt.Fprintf(w, "  %-10s %8d %14d %12d %8d %9.1f\n", d.Point, d.Workers, d.Where["upstream_read"], d.Where["permit_wait"], d.Queued, d.PauseMS)
 	}
+	printPrediction(w, s)
+	fmt.Fprintf(w, "report: %s/%s\n", dir, result.ReportFile)
+}
+
+// printPrediction prints the figures that disagree with the model, which is of a
+// whole run and says nothing of one that was cut short.
+func printPrediction(w io.Writer, s result.Summary) {
+	if s.Run.EndedEarly != "" {
+		fmt.Fprintf(w, "\nprediction not judged: the run was stopped early\n")
+		return
+	}
 	agree := 0
 	for _, row := range s.Prediction.Rows {
 		if row.OK {
@@ -161,9 +187,13 @@ func printVerdict(w io.Writer, s result.Summary, dir string) {
 	}
 	fmt.Fprintf(w, "\nprediction: %d of %d figures agree\n", agree, len(s.Prediction.Rows))
 	for _, row := range s.Prediction.Rows {
-		if !row.OK {
-			fmt.Fprintf(w, "  %s: predicted %.4g (%.4g to %.4g), measured %.4g %s\n", row.Name, row.Predicted, row.Low, row.High, row.Measured, row.Note)
+		if row.OK {
+			continue
 		}
+		note := ""
+		if row.Note != "" {
+			note = "; " + row.Note
+		}
+		fmt.Fprintf(w, "  %s: predicted %.4g (%.4g to %.4g), measured %.4g%s\n", row.Name, row.Predicted, row.Low, row.High, row.Measured, note)
 	}
-	fmt.Fprintf(w, "report: %s/%s\n", dir, result.ReportFile)
 }
