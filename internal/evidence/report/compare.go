@@ -88,7 +88,7 @@ func comparisonWarnings(c result.Comparison, valid map[string][]result.Summary) 
 	var warnings []string
 	each, same := sameFew(c.Profiles, valid)
 	if same {
-		warnings = append(warnings, fmt.Sprintf("%s: nothing is claimed; at least %d are needed for a claim", runsEach(each), stats.MinRuns))
+		warnings = append(warnings, fmt.Sprintf("too few valid runs, %s: nothing is claimed; at least %d are needed for a claim", runsEach(each), stats.MinRuns))
 	}
 	for _, p := range c.Profiles {
 		made, outcomes := 0, map[result.Outcome]int{}
@@ -144,11 +144,11 @@ func sameFew(profiles []string, valid map[string][]result.Summary) (each int, sa
 func runsEach(n int) string {
 	switch n {
 	case 0:
-		return "no run is valid"
+		return "none"
 	case 1:
-		return "one valid run each"
+		return "one each"
 	}
-	return count(n) + " valid runs each"
+	return count(n) + " each"
 }
 
 func unrecovered(runs []result.Summary) (n int) {

@@ -216,7 +216,7 @@ func TestTooFewRunsAreSaidOnceAndNotInEveryCell(t *testing.T) {
 		small               int // cells with "(n = "
 		onlyRun, comparison bool
 	}{
-		{"one run each", one, "\n- one valid run each: nothing is claimed; at least 3 are needed for a claim\n", 1, 0, 0, true, false},
+		{"one run each", one, "\n- too few valid runs, one each: nothing is claimed; at least 3 are needed for a claim\n", 1, 0, 0, true, false},
 		{"one run of a profile", append(three[:5:5], one[0]), "\n- fixed: too few valid runs: 2, at least 3 are needed for a claim\n", 1, 0, 0, false, false},
 		{"three runs, one without a figure", noOwnTimes, "needed for a claim", 0, 2, 1, false, true},
 	} {
