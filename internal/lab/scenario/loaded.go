@@ -138,7 +138,8 @@ func (p *phases) takeDumps(ctx context.Context, points []queueing.DumpPoint) {
 		}
 	}
 	for i, point := range points {
-		if !sleepUntil(ctx, p.e.loadOn.Add(p.e.settings.real(point.At))) {
+		due := p.dumpDue(point)
+		if !sleepUntil(ctx, due) {
 			return
 		}
 		d, window, err := p.observer.dump(ctx, p.world.VictimAdmin(), p.dir, i+1, point.Name)
@@ -147,11 +148,36 @@ func (p *phases) takeDumps(ctx context.Context, points []queueing.DumpPoint) {
 			continue
 		}
 		d.AtS = p.e.settings.scenarioSeconds(window[0].Sub(p.e.loadOn))
+		if late := window[0].Sub(due); late > p.mostDumpLate() || point.At < 0 && window[1].After(p.e.loadOn) {
+			p.e.faults = append(p.e.faults, fmt.Sprintf("dump %s was taken %v late, at %.1f s: the lab had no CPU", point.Name, late.Round(time.Millisecond), d.AtS))
+		}
 		p.e.dumps, p.e.windows = append(p.e.dumps, d), append(p.e.windows, window)
 		p.e.events = append(p.e.events, result.Event{AtS: d.AtS, Name: "dump", Detail: d.Point, PauseMS: d.PauseMS})
 		p.progress("dump %s: %d workers, %d in the upstream read, %d queued", d.Point, d.Workers, d.Where["upstream_read"], d.Queued)
 		fault(p.observer.metrics(ctx, p.world.VictimAdmin(), p.dir, "victim-"+point.Name))
 	}
+}
+
+// A dump before the load is taken this long ahead of it, and one under load is
+// of its moment if it is not later than this: real, not scaled.
+const (
+	dumpLead     = 250 * time.Millisecond
+	dumpLateness = 250 * time.Millisecond
+)
+
+// dumpDue is the moment of a dump. One before the load leaves time, at any
+// scale, to be over when the load begins.
+func (p *phases) dumpDue(point queueing.DumpPoint) time.Time {
+	at := p.e.settings.real(point.At)
+	if at < 0 {
+		at = min(at, -dumpLead)
+	}
+	return p.e.loadOn.Add(at)
+}
+
+// mostDumpLate is how late a dump may be and still show its moment.
+func (p *phases) mostDumpLate() time.Duration {
+	return max(dumpLateness, p.e.settings.real(time.Second))
 }
 
 // finishLoad waits for the load generator and reads what it wrote. Its error is

@@ -70,6 +70,12 @@ const (
 	// maxWorkers and maxConnections bound what the victim makes room for.
 	maxWorkers     = 100_000
 	maxConnections = 1_000_000
+	// longest bounds every duration: a run must end.
+	longest = 24 * time.Hour
+	// maxBacklog is what listen(2) takes before it wraps around; Linux caps it at
+	// net.core.somaxconn besides.
+	maxBacklog    = 65535
+	maxGoMaxProcs = 1024
 	// maxDatabaseConns is what a PostgreSQL takes without being told to (its
 	// max_connections is 100, of which 3 are for superusers).
 	maxDatabaseConns = 90
@@ -189,8 +195,8 @@ func (s *Settings) Validate() error {
 		{"fast-timeout", s.FastTimeout}, {"upstream-timeout", s.UpstreamTimeout}, {"duration", s.Duration},
 		{"baseline-duration", s.BaselineDuration}, {"max-lag", s.MaxLag},
 	} {
-		if d.value <= 0 {
-			return fmt.Errorf("-%s %v: want more than 0s", d.flag, d.value)
+		if d.value <= 0 || d.value > longest {
+			return fmt.Errorf("-%s %v: want more than 0s, up to %v", d.flag, d.value, longest)
 		}
 	}
 	if err := s.validateArrivals(); err != nil {
@@ -215,18 +221,18 @@ func (s *Settings) Validate() error {
 		return fmt.Errorf("-runtime %q: want native or compose", s.Runtime)
 	case s.Workers < 0 || s.Workers > maxWorkers:
 		return fmt.Errorf("-workers %d: want 1 to %d, or 0 to compute it", s.Workers, maxWorkers)
-	case s.RecoveryWait < 0:
-		return fmt.Errorf("-recovery-wait %v: want 0s or more", s.RecoveryWait)
+	case s.RecoveryWait < 0 || s.RecoveryWait > longest:
+		return fmt.Errorf("-recovery-wait %v: want 0s to %v", s.RecoveryWait, longest)
 	case s.MinWorkers < 0 || s.MaxWorkers < 1 || s.MinWorkers > s.MaxWorkers || s.MaxWorkers > maxWorkers:
 		return fmt.Errorf("-min-workers %d, -max-workers %d: want 0 <= min <= max and 1 <= max <= %d", s.MinWorkers, s.MaxWorkers, maxWorkers)
-	case s.AcceptBacklog < 1:
-		return fmt.Errorf("-accept-backlog %d: want at least 1", s.AcceptBacklog)
+	case s.AcceptBacklog < 1 || s.AcceptBacklog > maxBacklog:
+		return fmt.Errorf("-accept-backlog %d: want 1 to %d", s.AcceptBacklog, maxBacklog)
 	case s.MaxConnections < 1 || s.MaxConnections > maxConnections:
 		return fmt.Errorf("-max-connections %d: want 1 to %d", s.MaxConnections, maxConnections)
 	case s.DatabaseConns < 1 || s.DatabaseConns > maxDatabaseConns:
 		return fmt.Errorf("-database-conns %d: want 1 to %d", s.DatabaseConns, maxDatabaseConns)
-	case s.GoMaxProcs < 0:
-		return fmt.Errorf("-gomaxprocs %d: want at least 1, or 0 for the machine's own", s.GoMaxProcs)
+	case s.GoMaxProcs < 0 || s.GoMaxProcs > maxGoMaxProcs:
+		return fmt.Errorf("-gomaxprocs %d: want 1 to %d, or 0 for the machine's own", s.GoMaxProcs, maxGoMaxProcs)
 	case !validMemLimit(s.GoMemLimit):
 		return fmt.Errorf("-gomemlimit %q: want bytes such as 2GiB or 512MiB, or off", s.GoMemLimit)
 	case s.ToxiproxyURL != "" && !isHTTPURL(s.ToxiproxyURL):
@@ -313,7 +319,7 @@ func (s *Settings) DumpPoints() ([]queueing.DumpPoint, error) {
 		text = strings.TrimSpace(text)
 		after, isAfter := strings.CutPrefix(text, "+")
 		at, err := time.ParseDuration(after)
-		if err != nil || at < 0 {
+		if err != nil || at < 0 || at > longest {
 			return nil, fmt.Errorf("-dump-at %q: %q is no moment; write 15s under load, or +5s after its end", s.DumpAt, text)
 		}
 		point := queueing.DumpPoint{Name: "load_" + after, At: at}

@@ -53,6 +53,7 @@ func judge(s *Settings, sum result.Summary) result.Verdict {
 
 func outageChecks(s *Settings, sum result.Summary) []result.Check {
 	fast := sum.Endpoints["fast"]
+	died := failedShare(fast)
 	most, workers := 0, 0
 	for _, d := range sum.Dumps {
 		if n := d.Where["upstream_read"]; n > most {
@@ -63,7 +64,7 @@ func outageChecks(s *Settings, sum result.Summary) []result.Check {
 	return []result.Check{
 		{
 			Name: "fast_died", Want: fmt.Sprintf("at least %.0f %% of /fast failed", 100*diedRatio),
-			Got: fmt.Sprintf("%.1f %% failed", 100*fast.FailedRatio), OK: fast.FailedRatio >= diedRatio,
+			Got: fmt.Sprintf("%.1f %% failed", 100*died) + interruptedNote(fast), OK: died >= diedRatio,
 		},
 		{
 			Name: "pool_exhausted", Want: fmt.Sprintf("all %d workers busy at some time", sum.Pool.WorkerLimit),
@@ -80,6 +81,22 @@ func outageChecks(s *Settings, sum result.Summary) []result.Check {
 	}
 }
 
+// failed counts the requests that the service failed. Those that the generator
+// itself interrupted are failures in the ledger, since nobody got an answer, but
+// they say nothing about the service.
+func failed(e result.Endpoint) int { return e.Scheduled - e.OK - e.Interrupted }
+
+func failedShare(e result.Endpoint) float64 {
+	return float64(failed(e)) / float64(max(e.Scheduled, 1))
+}
+
+func interruptedNote(e result.Endpoint) string {
+	if e.Interrupted == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and the generator interrupted %d", e.Interrupted)
+}
+
 func protectionChecks(sum result.Summary) []result.Check {
 	fast := sum.Endpoints["fast"]
 	bound := unharmed(sum.Baselines).Seconds() * 1000
@@ -94,7 +111,7 @@ func protectionChecks(sum result.Summary) []result.Check {
 	return []result.Check{
 		{
 			Name: "fast_unharmed", Want: "0 of /fast failed",
-			Got: fmt.Sprintf("%d of %d failed", fast.Scheduled-fast.OK, fast.Scheduled), OK: fast.Scheduled > 0 && fast.OK == fast.Scheduled,
+			Got: fmt.Sprintf("%d of %d failed", failed(fast), fast.Scheduled) + interruptedNote(fast), OK: fast.OK > 0 && failed(fast) == 0,
 		},
 		{
 			Name: "fast_p95", Want: fmt.Sprintf("p95 of /fast within %.1f ms (%s)", bound, source),

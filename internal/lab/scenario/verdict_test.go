@@ -87,3 +87,23 @@ func TestRecoveryCheck(t *testing.T) {
 		})
 	}
 }
+
+// TestInterruptedRequestsDecideNothing: that the generator stopped waiting is no
+// failure of the service.
+func TestInterruptedRequestsDecideNothing(t *testing.T) {
+	fast := result.Endpoint{
+		Planned: 400, Scheduled: 400, Started: 400, OK: 200, Interrupted: 200, FailedRatio: 0.5,
+		Response: result.Percentiles{P95: 1, Count: 200},
+	}
+	for profile, want := range map[string]result.Check{
+		"anti":  {Name: "fast_died", Want: "at least 10 % of /fast failed", Got: "0.0 % failed, and the generator interrupted 200"},
+		"fixed": {Name: "fast_unharmed", Want: "0 of /fast failed", Got: "0 of 400 failed, and the generator interrupted 200", OK: true},
+	} {
+		s := testSettings(t)
+		s.Profile.Name = profile
+		sum := result.Summary{Validity: result.Validity{Valid: true}, Endpoints: map[string]result.Endpoint{"fast": fast}}
+		if diff := cmp.Diff(want, check(t, judge(&s, sum), want.Name)); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", profile, diff)
+		}
+	}
+}

@@ -24,7 +24,7 @@ func (v *Victim) adminHandler() http.Handler {
 	})
 	mux.HandleFunc("POST "+adminapi.PathReset, func(w http.ResponseWriter, _ *http.Request) {
 		v.pool.ResetExtremes()
-		v.public.longest.Store(0)
+		v.public.reset()
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.Handle("GET "+adminapi.PathGoroutines, &dumper{})

@@ -26,6 +26,7 @@ type listener struct {
 	backlog int
 	open    atomic.Int64 // connections accepted and not yet closed
 	longest atomic.Int64 // accept queue, the highest sample
+	dropped atomic.Int64 // the socket's drop counter at the last reset
 	log     *slog.Logger
 }
 
@@ -116,11 +117,17 @@ func (l *listener) sample() (queue int, known bool) {
 	}
 }
 
+// reset makes the extremes, and the drops, those of now on.
+func (l *listener) reset() {
+	l.longest.Store(0)
+	l.dropped.Store(int64(listenDrops(l.raw)))
+}
+
 func (l *listener) stats() adminapi.ListenerStats {
 	queue, known := l.sample()
 	return adminapi.ListenerStats{
 		Known: known, AcceptQueue: queue, MaxAcceptQueue: int(l.longest.Load()), Backlog: l.backlog,
-		Drops: listenDrops(l.raw), Connections: int(l.open.Load()), MaxConnections: cap(l.slots),
+		Drops: listenDrops(l.raw) - int(l.dropped.Load()), Connections: int(l.open.Load()), MaxConnections: cap(l.slots),
 	}
 }
 
