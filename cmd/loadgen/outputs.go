@@ -3,10 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,57 +19,60 @@ import (
 // endpointMark stands for the endpoint's name in the name of an -hgrm file.
 const endpointMark = "{endpoint}"
 
+// distributionFile is the -hgrm file of an endpoint.
+func distributionFile(pattern, endpoint string) string {
+	return strings.ReplaceAll(pattern, endpointMark, endpoint)
+}
+
+// outputFile is a file that a flag asks for.
+type outputFile struct{ flag, path string }
+
+// outputFiles are the files that the run will write.
+func (o options) outputFiles() []outputFile {
+	files := []outputFile{{"json", o.json}, {"requests", o.requests}, {"hlog", o.hlog}, {"per-second", o.perSecond}}
+	if o.hgrm != "" {
+		for _, e := range o.plan.Endpoints {
+			files = append(files, outputFile{"hgrm", distributionFile(o.hgrm, e.Name)})
+		}
+	}
+	return slices.DeleteFunc(files, func(f outputFile) bool { return f.path == "" })
+}
+
 // outputs are the files of a run. Each appears whole at the end, or not at all.
 type outputs struct {
 	options options
 	// Written while the run goes on: an hour of them does not belong in memory.
-	// They have temporary names until they are complete; nil if not wanted.
-	hlog, perSecond *os.File
+	// nil if not wanted.
+	hlog, perSecond *result.File
 	rows            *csv.Writer // of perSecond
 }
 
 // openOutputs finds out before the load whether its files can be written.
 func openOutputs(o options) (*outputs, error) {
 	out := &outputs{options: o}
-	for _, f := range []struct {
-		flag, path string
-		keep       **os.File
-	}{
-		{"json", o.json, nil}, {"requests", o.requests, nil}, {"hgrm", o.hgrm, nil},
-		{"hlog", o.hlog, &out.hlog}, {"per-second", o.perSecond, &out.perSecond},
-	} {
-		if f.path == "" {
-			continue
+	for _, f := range o.outputFiles() {
+		var err error
+		switch f.flag {
+		case "hlog":
+			out.hlog, err = result.Create(f.path)
+		case "per-second":
+			out.perSecond, err = result.Create(f.path)
+		default:
+			err = result.Probe(f.path)
 		}
-		file, err := createBeside(f.path)
 		if err != nil {
 			out.discard()
+			if pathError, ok := errors.AsType[*fs.PathError](err); ok {
+				err = pathError.Err
+			}
 			return nil, fmt.Errorf("-%s: cannot write %s: %w; choose another place", f.flag, f.path, err)
 		}
-		if f.keep != nil {
-			*f.keep = file
-			continue
-		}
-		file.Close()
-		os.Remove(file.Name())
 	}
 	if out.perSecond != nil {
 		out.rows = csv.NewWriter(out.perSecond)
 		out.rows.Write(perSecondHeader())
 	}
 	return out, nil
-}
-
-// createBeside makes a temporary file in the folder of path, which must exist.
-func createBeside(path string) (*os.File, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("it is a folder")
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if pathError, ok := err.(*os.PathError); ok {
-		err = pathError.Err
-	}
-	return file, err
 }
 
 // log is where the interval log goes; nil if none is wanted.
@@ -108,30 +112,20 @@ func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // commit writes every file of the run.
 func (out *outputs) commit(r *engine.Report) error {
-	if err := commitFile(&out.hlog, out.options.hlog); err != nil {
+	if err := commitFile(&out.hlog); err != nil {
 		return err
 	}
 	return out.commitWithoutLog(r)
 }
 
 // commitFile gives a file that was written meanwhile its name.
-func commitFile(file **os.File, path string) error {
-	if *file == nil {
+func commitFile(file **result.File) error {
+	f := *file
+	if f == nil {
 		return nil
 	}
-	name := (*file).Name()
-	err := (*file).Chmod(0o644)
-	if closed := (*file).Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(name, path)
-	}
-	if err != nil {
-		os.Remove(name)
-	}
 	*file = nil
-	return err
+	return f.Commit()
 }
 
 // commitWithoutLog writes what does not depend on the interval log.
@@ -141,7 +135,7 @@ func (out *outputs) commitWithoutLog(r *engine.Report) error {
 		if err := out.rows.Error(); err != nil {
 			return fmt.Errorf("write %s: %w", out.options.perSecond, err)
 		}
-		if err := commitFile(&out.perSecond, out.options.perSecond); err != nil {
+		if err := commitFile(&out.perSecond); err != nil {
 			return err
 		}
 	}
@@ -151,7 +145,7 @@ func (out *outputs) commitWithoutLog(r *engine.Report) error {
 			if err := timings.Response.WriteDistribution(&text); err != nil {
 				return err
 			}
-			if err := result.WriteFile(strings.ReplaceAll(pattern, endpointMark, name), text.Bytes()); err != nil {
+			if err := result.WriteFile(distributionFile(pattern, name), text.Bytes()); err != nil {
 				return err
 			}
 		}
@@ -170,10 +164,9 @@ func (out *outputs) commitWithoutLog(r *engine.Report) error {
 
 // discard removes what was not committed.
 func (out *outputs) discard() {
-	for _, file := range []*os.File{out.hlog, out.perSecond} {
+	for _, file := range []*result.File{out.hlog, out.perSecond} {
 		if file != nil {
-			file.Close()
-			os.Remove(file.Name())
+			file.Discard()
 		}
 	}
 }

@@ -2,38 +2,161 @@ package result
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
 
-// WriteFile writes data to path through a temporary file in the same folder and
-// a rename, so that a reader sees the whole file or none.
-func WriteFile(path string, data []byte) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+// File is a file on its way to its name: a temporary one beside it, which Commit
+// renames, so that a reader sees the whole file or none. A device or a pipe is
+// never replaced; it has no whole, and is written as it goes.
+type File struct {
+	file   *os.File
+	target string // what the temporary file becomes; empty when written straight
+	borrow bool   // the file is stdout or stderr, which is not closed here
+}
+
+// Create begins the file at path, in a folder that must exist. A symbolic link
+// stays one: the file that it leads to is what is replaced, or made. A folder and
+// a socket are refused. A pipe that nobody reads is waited for. The error is an
+// *fs.PathError.
+func Create(path string) (*File, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, &fs.PathError{Op: "write", Path: path, Err: errors.New("it is a folder")}
+	case info.Mode()&fs.ModeSocket != 0 && own(info) == nil:
+		return nil, &fs.PathError{Op: "write", Path: path, Err: errors.New("it is a socket")}
+	case own(info) != nil:
+		// Replacing the file that stdout goes to would lose what else is printed.
+		return &File{file: own(info), borrow: true}, nil
+	case !info.Mode().IsRegular():
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return nil, err
+		}
+		return &File{file: f}, nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	target, err := followLinks(path)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	f, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".*")
+	if err != nil {
+		return nil, err
+	}
+	return &File{file: f, target: target}, nil
+}
+
+// Probe says whether Create would succeed, and leaves nothing behind. It does not
+// open a pipe: whoever reads it would take the close for the end.
+func Probe(path string) error {
+	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+		return nil
+	}
+	f, err := Create(path)
+	if err == nil {
+		f.Discard()
+	}
+	return err
+}
+
+// own is stdout or stderr if that is the file.
+func own(info fs.FileInfo) *os.File {
+	for _, f := range []*os.File{os.Stdout, os.Stderr} {
+		if of, err := f.Stat(); err == nil && os.SameFile(info, of) {
+			return f
+		}
+	}
+	return nil
+}
+
+// maxLinks is how many symbolic links lead to a file at most, as on Linux.
+const maxLinks = 40
+
+// followLinks is where path leads, whether or not there is anything.
+func followLinks(path string) (string, error) {
+	for range maxLinks {
+		to, err := os.Readlink(path)
+		if err != nil {
+			// Not a link, or nothing there: what is wrong with it, its use will say.
+			return path, nil
+		}
+		if filepath.IsAbs(to) {
+			path = to
+			continue
+		}
+		// A link that climbs ("../") climbs from the real folder that it is in.
+		folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(folder, to)
+	}
+	return "", &fs.PathError{Op: "write", Path: path, Err: errors.New("too many symbolic links")}
+}
+
+// Write writes to the file.
+func (f *File) Write(data []byte) (int, error) { return f.file.Write(data) }
+
+// Commit gives the file its name. If that fails, nothing is left behind. A file
+// that is committed or discarded is not used again.
+func (f *File) Commit() (err error) {
+	if f.target == "" {
+		if f.borrow {
+			return nil
+		}
+		return f.file.Close()
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(f.Name())
+			f.Discard()
 		}
 	}()
-	if _, err = f.Write(data); err != nil {
-		f.Close()
+	if err = f.file.Chmod(0o644); err != nil {
 		return err
 	}
-	if err = f.Chmod(0o644); err != nil {
-		f.Close()
+	if err = f.file.Close(); err != nil {
 		return err
 	}
-	if err = f.Close(); err != nil {
+	// The name may have been taken meanwhile.
+	if info, err := os.Lstat(f.target); err == nil && !info.Mode().IsRegular() {
+		return &fs.PathError{Op: "write", Path: f.target, Err: errors.New("it is no longer a regular file")}
+	}
+	return os.Rename(f.file.Name(), f.target)
+}
+
+// Discard removes what was written, as far as it can be taken back.
+func (f *File) Discard() {
+	if f.borrow {
+		return
+	}
+	f.file.Close()
+	if f.target != "" {
+		os.Remove(f.file.Name())
+	}
+}
+
+// WriteFile writes data to path, whole or not at all (see Create), and makes its
+// folder.
+func WriteFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	f, err := Create(path)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		f.Discard()
+		return err
+	}
+	return f.Commit()
 }
 
 // WriteJSON writes v as indented JSON, whole or not at all.

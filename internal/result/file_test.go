@@ -160,3 +160,126 @@ func TestAFieldOfTheWrongTypeIsNamed(t *testing.T) {
 	_, err := ReadSummary(dir)
 	wantError(t, err, path, "run.scale")
 }
+
+// wantText wants a file, or what a link leads to, to hold this.
+func wantText(t *testing.T, path, want string) {
+	t.Helper()
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
+		t.Errorf("%s holds %q, %v; want %q", path, got, err, want)
+	}
+}
+
+// wantLink wants path to be a symbolic link to this.
+func wantLink(t *testing.T, path, to string) {
+	t.Helper()
+	if got, err := os.Readlink(path); err != nil || got != to {
+		t.Errorf("%s leads to %q, %v; want %q", path, got, err, to)
+	}
+}
+
+func TestASymbolicLinkStaysOne(t *testing.T) {
+	for _, test := range []struct {
+		name, link, target string // the link's text; the file that it means
+		exists             bool
+	}{
+		{"to a file", "../data/load.json", "data/load.json", true},
+		{"to nothing yet", "../data/load.json", "data/load.json", false},
+		{"to another link", "again", "data/load.json", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, folder := range []string{"data", "links"} {
+				if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			target, link := filepath.Join(dir, test.target), filepath.Join(dir, "links", "load.json")
+			if test.exists {
+				if err := os.WriteFile(target, []byte("old"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for path, to := range map[string]string{link: test.link, filepath.Join(dir, "links", "again"): target} {
+				if err := os.Symlink(to, path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := WriteFile(link, []byte("new")); err != nil {
+				t.Fatal(err)
+			}
+			wantLink(t, link, test.link)
+			wantText(t, target, "new")
+			wantFolder(t, filepath.Join(dir, "data"), "load.json")
+			wantFolder(t, filepath.Join(dir, "links"), "again", "load.json")
+		})
+	}
+}
+
+func TestLinksInACircleAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "load.json")
+	if err := os.Symlink("load.json", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(link, []byte("new")); err == nil {
+		t.Error("no error")
+	}
+	wantLink(t, link, "load.json")
+	wantFolder(t, dir, "load.json")
+}
+
+// The links of these tests are what a wrong rename would replace, never the device.
+func TestADeviceIsWrittenAndNotReplaced(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "null")
+	if err := os.Symlink(os.DevNull, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Probe(link); err != nil {
+		t.Error(err)
+	}
+	if err := WriteFile(link, []byte("gone")); err != nil {
+		t.Error(err)
+	}
+	wantLink(t, link, os.DevNull)
+	if info, err := os.Stat(link); err != nil || info.Mode()&fs.ModeCharDevice == 0 {
+		t.Errorf("mode %v, %v; want the device", info.Mode(), err)
+	}
+	wantFolder(t, dir, "null")
+}
+
+func TestANameThatIsTakenMeanwhileIsNotReplaced(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "load.hlog")
+	f, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(os.DevNull, path); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, f.Commit(), path, "no longer a regular file")
+	wantLink(t, path, os.DevNull)
+	wantFolder(t, dir, "load.hlog")
+}
+
+func TestStdoutIsWrittenWhereItStands(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "printed")
+	stdout, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdout.Close()
+	before := os.Stdout
+	defer func() { os.Stdout = before }()
+	os.Stdout = stdout
+
+	stdout.WriteString("before\n")
+	if err := WriteFile(path, []byte("the result\n")); err != nil {
+		t.Fatal(err)
+	}
+	stdout.WriteString("after\n")
+	wantText(t, path, "before\nthe result\nafter\n")
+	wantFolder(t, dir, "printed")
+}
