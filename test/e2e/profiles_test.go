@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -59,8 +60,7 @@ func TestProfiles(t *testing.T) {
 			status: map[string]between{"200": exactly(1200)}, recovered: true, inFlightInfo: true},
 	} {
 		t.Run(tc.profile, func(t *testing.T) {
-			b := exhaustion(t, "-profile="+tc.profile)
-			code := b.run()
+			b, code := calmRun(t, "-profile="+tc.profile)
 			s, dir := b.summary()
 			if code != 0 || !s.Validity.Valid || s.Verdict.Outcome != tc.outcome {
 				t.Errorf("exit %d, valid %v %v, outcome %s; want 0, valid, %s", code, s.Validity.Valid, s.Validity.Reasons, s.Verdict.Outcome, tc.outcome)
@@ -113,6 +113,34 @@ func TestProfiles(t *testing.T) {
 			b.checkNothingLeft()
 		})
 	}
+}
+
+// calmRun runs the scenario, and again, twice at most, if the machine was too
+// busy meanwhile to hold a prediction to: then the generator was late, or /fast
+// slow already before the load. The last run counts, whatever it met.
+func calmRun(t *testing.T, args ...string) (b *bench, code int) {
+	t.Helper()
+	for attempt := range 3 {
+		b = exhaustion(t, args...)
+		code = b.run()
+		s, _ := b.summary()
+		busy := ""
+		for name, e := range s.Endpoints {
+			if e.Lag.P99 > 5 {
+				busy = fmt.Sprintf("lag p99 of %s is %.1f ms", name, e.Lag.P99)
+			}
+		}
+		for _, baseline := range s.Baselines {
+			if baseline.Response.P95 > 25 {
+				busy = fmt.Sprintf("p95 of the baseline is %.1f ms", baseline.Response.P95)
+			}
+		}
+		if busy == "" {
+			break
+		}
+		t.Logf("run %d: the machine is busy: %s", attempt+1, busy)
+	}
+	return b, code
 }
 
 func checkLedger(t *testing.T, name string, e result.Endpoint) {
@@ -189,8 +217,7 @@ func checkFile(t *testing.T, path string) {
 // a generator that stops waiting 30 s after the load has lost 600 requests, and
 // this one says so.
 func TestGracefulStopHidesRequests(t *testing.T) {
-	b := exhaustion(t, "-profile=anti", "-graceful-stop=30s")
-	b.run()
+	b, _ := calmRun(t, "-profile=anti", "-graceful-stop=30s")
 	s, _ := b.summary()
 	up := s.Endpoints["upstream"]
 	checkLedger(t, "upstream", up)
