@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,6 +88,12 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	if err := o.addSingle(fs, single); err != nil {
 		return o, err
 	}
+	if given(fs, "timeout") && single.Timeout == 0 {
+		return o, errors.New("timeout 0s must be above zero")
+	}
+	if given(fs, "max-lag") && o.plan.MaxLag == 0 {
+		return o, errors.New("maximum lag 0s must be above zero: no generator is that punctual")
+	}
 	o.plan.KeepRequests = o.requests != ""
 	o.plan = o.plan.WithDefaults()
 	if err := o.checkNames(); err != nil {
@@ -150,7 +159,32 @@ func (o *options) checkNames() error {
 	if o.hgrm != "" && len(names) > 1 && !strings.Contains(o.hgrm, endpointMark) {
 		return fmt.Errorf("-hgrm %q: %d endpoints cannot go into one file; put %s into its name", o.hgrm, len(names), endpointMark)
 	}
+	return o.checkOutputs()
+}
+
+// checkOutputs refuses two outputs in one file.
+func (o *options) checkOutputs() error {
+	files := o.outputFiles()
+	for i, f := range files {
+		for _, other := range files[:i] {
+			if sameFile(f.path, other.path) {
+				return fmt.Errorf("-%s %s and -%s %s are the same file; give each its own", other.flag, other.path, f.flag, f.path)
+			}
+		}
+	}
 	return nil
+}
+
+// sameFile says whether two paths lead to one file, which need not exist.
+func sameFile(a, b string) bool {
+	if absA, err := filepath.Abs(a); err == nil {
+		if absB, err := filepath.Abs(b); err == nil && absA == absB {
+			return true
+		}
+	}
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
 // checkEndpoints refuses a threshold of an endpoint that there is not.
