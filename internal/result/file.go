@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // File is a file on its way to its name: a temporary one beside it, which Commit
@@ -196,10 +198,49 @@ func ReadComparison(dir string) (Comparison, error) {
 	return c, err
 }
 
+// MaxInput is the size in bytes of the largest file that is read into memory: far
+// above what a run writes.
+const MaxInput = 256 << 20
+
+// Open opens a regular file of at most that many bytes. Of a device or a pipe,
+// which may have no end or make its reader wait for ever, and of a folder the
+// error says so.
+func Open(path string, most int64) (*os.File, error) {
+	// Without O_NONBLOCK the call itself waits for the writer of a pipe.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case info.IsDir():
+		err = fmt.Errorf("%s is a folder; give a file", path)
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is not a regular file; copy what it gives into one", path)
+	case info.Size() > most:
+		err = fmt.Errorf("%s has %d bytes, and at most %d are read", path, info.Size(), most)
+	default:
+		return f, nil
+	}
+	f.Close()
+	return nil, err
+}
+
+// readFile reads the file at path: see Open.
+func readFile(path string) ([]byte, error) {
+	f, err := Open(path, MaxInput)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
 // readJSON reads v from a file that leads with that schema. The schema is looked
 // at first: a later version may not fit v, and that is what the error should say.
 func readJSON(path, schema string, v any) error {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return err
 	}

@@ -50,3 +50,47 @@ func TestASocketIsRefused(t *testing.T) {
 	wantError(t, Probe(socket), socket, "it is a socket")
 	wantFolder(t, dir, "s")
 }
+
+// Each reader, given what has no end or never begins, says so at once.
+func TestOnlyRegularFilesAreRead(t *testing.T) {
+	readers := []struct {
+		name string
+		read func(dir string) (any, error)
+	}{
+		{RequestsFile, func(dir string) (any, error) { return ReadRequests(filepath.Join(dir, RequestsFile)) }},
+		{TimelineFile, func(dir string) (any, error) { return ReadTimeline(filepath.Join(dir, TimelineFile)) }},
+		{EventsFile, func(dir string) (any, error) { return ReadEvents(filepath.Join(dir, EventsFile)) }},
+	}
+	for _, d := range documents {
+		readers = append(readers, struct {
+			name string
+			read func(dir string) (any, error)
+		}{d.name, d.read})
+	}
+	for _, r := range readers {
+		for _, test := range []struct {
+			name, want string
+			make       func(path string) error
+		}{
+			{"a pipe", "is not a regular file", func(path string) error { return syscall.Mkfifo(path, 0o600) }},
+			{"a device without an end", "is not a regular file", func(path string) error { return os.Symlink("/dev/zero", path) }},
+			{"a folder", "is a folder", func(path string) error { return os.Mkdir(path, 0o755) }},
+			{"too large", "bytes, and at most", func(path string) error {
+				if err := os.WriteFile(path, nil, 0o600); err != nil {
+					return err
+				}
+				return os.Truncate(path, maxRequestsBytes+1) // a hole, which takes no room
+			}},
+		} {
+			t.Run(r.name+" is "+test.name, func(t *testing.T) {
+				dir := t.TempDir()
+				path := filepath.Join(dir, r.name)
+				if err := test.make(path); err != nil {
+					t.Fatal(err)
+				}
+				_, err := r.read(dir)
+				wantError(t, err, path, test.want)
+			})
+		}
+	}
+}

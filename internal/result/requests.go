@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +26,9 @@ type Request struct {
 	Cause    string
 	Status   int // 0 without an answer
 }
+
+// maxRequestsBytes is room for the ten million arrivals that a recording may have.
+const maxRequestsBytes = 1 << 30
 
 var requestColumns = []string{"id", "endpoint", "due_ns", "lag_ns", "service_ns", "response_ns", "outcome", "cause", "status"}
 
@@ -55,7 +57,7 @@ func WriteRequests(path string, requests []Request) error {
 // ReadRequests reads what WriteRequests wrote. An error names the file and, where
 // there is one, the line.
 func ReadRequests(path string) ([]Request, error) {
-	f, err := os.Open(path)
+	f, err := Open(path, maxRequestsBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -158,7 +157,7 @@ func WriteTimeline(path string, rows []TimelineRow) error {
 // ReadTimeline reads what WriteTimeline wrote. Columns are found by name, so
 // that later versions may add some; a missing one is an error.
 func ReadTimeline(path string) ([]TimelineRow, error) {
-	f, err := os.Open(path)
+	f, err := Open(path, MaxInput)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +210,7 @@ func WriteEvents(path string, events []Event) error {
 
 // ReadEvents reads what WriteEvents wrote.
 func ReadEvents(path string) ([]Event, error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -7,10 +7,11 @@ import (
 	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"time"
+
+	"chokepoint/internal/result"
 )
 
 const (
@@ -38,7 +39,7 @@ type Recording struct {
 
 // ReadRecording reads the CSV file at path: see ParseRecording.
 func ReadRecording(path string) (*Recording, error) {
-	f, err := os.Open(path)
+	f, err := result.Open(path, maxRecordedBytes)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}

@@ -3,7 +3,7 @@ package merge
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -32,8 +32,11 @@ func read(path string) (input, error) {
 	if err != nil {
 		return input{}, err
 	}
-	f, err := os.Open(LogBeside(path))
-	if err != nil {
+	f, err := result.Open(LogBeside(path), result.MaxInput)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return input{}, err
+	case err != nil:
 		return input{}, fmt.Errorf("%s has no interval log beside it, and percentiles cannot be merged without one: %w", path, err)
 	}
 	defer f.Close()
