@@ -68,6 +68,7 @@ func TestUsage(t *testing.T) {
 		{args: "compare exhaustion -runs=0", want: "-runs 0"},
 		{args: "compare exhaustion -runs=1000000", want: "1000000"},
 		{args: "report", want: "results/<run>"},
+		{args: "profiles extra", want: `"extra"`},
 	} {
 		t.Run(strings.TrimSpace(test.env+" "+test.args), func(t *testing.T) {
 			config := filepath.Join(t.TempDir(), "config")
