@@ -48,12 +48,13 @@ func Parse(fs *flag.FlagSet, args []string, synopsis string, stdout io.Writer) e
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	version := fs.Bool("version", false, "print the version and exit")
-	fs.String("config", "", "`file` of settings, a flag name and its value a line")
+	config := fs.String("config", "", "`file` of settings, a flag name and its value a line")
 	err := ff.Parse(fs, args,
 		ff.WithEnvVarPrefix(EnvPrefix),
-		ff.WithEnvVarSplit("\n"),
-		ff.WithConfigFileFlag("config"),
-		ff.WithConfigFileParser(settingsFile))
+		ff.WithEnvVarSplit("\n"))
+	if err == nil && *config != "" {
+		err = readSettings(fs, *config)
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprintf(stdout, "%s\n\nEach flag can also be set as %s_FLAG_NAME.\n\n", synopsis, EnvPrefix)
@@ -67,16 +68,6 @@ func Parse(fs *flag.FlagSet, args []string, synopsis string, stdout io.Writer) e
 		return ErrDone
 	}
 	return nil
-}
-
-// settingsFile is ff.PlainParser, but its errors show the line that is wrong.
-func settingsFile(r io.Reader, set func(name, value string) error) error {
-	return ff.PlainParser(r, func(name, value string) error {
-		if err := set(name, value); err != nil {
-			return fmt.Errorf("-config line %q: %w", name+" "+value, err)
-		}
-		return nil
-	})
 }
 
 // usageError words ff's errors as package flag words its own, which lead with

@@ -51,7 +51,7 @@ func writeFile(t *testing.T, text string) string {
 }
 
 func TestFlagOverEnvironmentOverFile(t *testing.T) {
-	file := writeFile(t, "# a comment\nrate 2\ngraceful-stop 2s\nverbose\nendpoint c\nendpoint d\n")
+	file := writeFile(t, "# a comment\nrate 2 # a second\ngraceful-stop\t2s\n\n  verbose\r\nendpoint c\nendpoint d")
 	for _, test := range []struct {
 		name string
 		env  map[string]string
@@ -110,7 +110,10 @@ func TestHelpAndVersionGoToStdout(t *testing.T) {
 
 func TestAUsageErrorIsOneLineThatNamesTheValue(t *testing.T) {
 	file := writeFile(t, "rate fast\n")
-	unknown := writeFile(t, "ratte 5\n")
+	unknown := writeFile(t, "# a comment\nratte 5\n")
+	bare, comment, boolean := writeFile(t, "rate\n"), writeFile(t, "endpoint # none\n"), writeFile(t, "verbose maybe\n")
+	long, binary := writeFile(t, "rate "+strings.Repeat("9", 100_000)+"\n"), writeFile(t, "rate 5\n\x00\n")
+	large, folder := writeFile(t, strings.Repeat("#", 1<<20)+"\n"), t.TempDir()
 	for _, test := range []struct {
 		name string
 		env  map[string]string
@@ -122,9 +125,19 @@ func TestAUsageErrorIsOneLineThatNamesTheValue(t *testing.T) {
 		{name: "unknown flag", args: []string{"-ratte", "5"}, want: "program: flag provided but not defined: -ratte"},
 		{name: "environment", env: map[string]string{"CHOKEPOINT_RATE": "some"},
 			want: `program: invalid value "some" for CHOKEPOINT_RATE: parse error`},
-		{name: "file", args: []string{"-config", file}, want: `program: -config line "rate fast": error setting flag "rate" from config file: parse error`},
-		{name: "unknown setting in the file", args: []string{"-config", unknown}, want: `program: -config line "ratte 5": config file flag "ratte" not defined in flag set`},
-		{name: "no file", args: []string{"-config", "absent"}, want: "program: open absent: no such file or directory"},
+		{name: "file", args: []string{"-config", file}, want: "program: -config " + file + `:1: "rate fast": parse error`},
+		{name: "unknown setting in the file", args: []string{"-config", unknown}, want: "program: -config " + unknown + `:2: "ratte 5": there is no flag -ratte`},
+		{name: "a name without its value", args: []string{"-config", bare}, want: "program: -config " + bare + `:1: "rate": -rate needs a value, after a space`},
+		{name: "a comment is no value", args: []string{"-config", comment}, want: "program: -config " + comment + `:1: "endpoint # none": -endpoint needs a value, after a space`},
+		{name: "a boolean that is none", args: []string{"-config", boolean}, want: "program: -config " + boolean + `:1: "verbose maybe": parse error`},
+		{name: "a long line", args: []string{"-config", long},
+			want: "program: -config " + long + `:1: "rate ` + strings.Repeat("9", 75) + `...": value out of range`},
+		{name: "not text", args: []string{"-config", binary}, want: "program: -config: " + binary + " is not a file of text"},
+		{name: "too large", args: []string{"-config", large}, want: "program: -config: " + large + " has 1048577 bytes, and at most 1048576 are read"},
+		{name: "a folder", args: []string{"-config", folder}, want: "program: -config: " + folder + " is not a regular file"},
+		{name: "a device without an end", args: []string{"-config", "/dev/zero"},
+			want: "program: -config: /dev/zero is not a regular file"},
+		{name: "no file", args: []string{"-config", "absent"}, want: "program: -config: open absent: no such file or directory"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for name, value := range test.env {
