@@ -31,6 +31,13 @@ func main() {
 
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return cli.CheckStdout("loadgen", stdout, stderr, func(stdout io.Writer) int {
+		return dispatch(ctx, args, stdout, stderr)
+	})
+}
+
+// dispatch runs the load or the subcommand.
+func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
 		switch args[0] {
 		case "report":

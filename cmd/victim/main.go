@@ -32,6 +32,13 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return cli.CheckStdout("victim", stdout, stderr, func(stdout io.Writer) int {
+		return serve(ctx, args, stdout, stderr)
+	})
+}
+
+// serve runs the server until ctx ends, or does what else the flags ask for.
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, healthcheck, err := parse(args, stdout)
 	switch {
 	case errors.Is(err, cli.ErrDone):
