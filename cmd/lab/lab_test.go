@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,20 @@ import (
 	"chokepoint/internal/result"
 )
 
+// full is a stdout that takes nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestWhatCannotBePrintedIsAFailure(t *testing.T) {
+	for _, args := range [][]string{{"help"}, {"version"}, {"profiles"}, {"report", "-h"}, {"run", "exhaustion", "-h"}} {
+		var stderr bytes.Buffer
+		if code := run(t.Context(), args, full{}, &stderr); code != 1 || stderr.String() != "lab: stdout: no space left\n" {
+			t.Errorf("lab %s: exit %d, stderr %q", strings.Join(args, " "), code, &stderr)
+		}
+	}
+}
+
 // TestCommandsWithoutFlags: help goes to stdout, what is wrong is one line that
 // names it and the remedy, and one bad folder does not hide the next.
 func TestCommandsWithoutFlags(t *testing.T) {
@@ -22,6 +37,10 @@ func TestCommandsWithoutFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	missing := filepath.Join(dir, "missing")
+	endless := t.TempDir()
+	if err := os.Symlink("/dev/zero", filepath.Join(endless, result.SummaryFile)); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		name           string
 		args           []string
@@ -35,6 +54,9 @@ func TestCommandsWithoutFlags(t *testing.T) {
 		{"an argument too many", []string{"profiles", "extra"}, 2, nil, []string{`lab: unexpected argument "extra"; lab profiles takes none`}},
 		{"a file and no folder", []string{"report", file, missing}, 1, nil, []string{
 			fmt.Sprintf("lab: %s is a file; name the folder that it is in: lab report %s", file, dir), "lab: " + missing,
+		}},
+		{"a summary without an end", []string{"report", endless}, 1, nil, []string{
+			"lab: " + filepath.Join(endless, result.SummaryFile) + " is not a regular file",
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

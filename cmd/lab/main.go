@@ -47,14 +47,16 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	code, err := dispatch(ctx, args, stdout, stderr)
-	if err != nil && !errors.Is(err, cli.ErrDone) {
-		return cli.Fail(stderr, "lab", code, err)
-	}
-	if errors.Is(err, cli.ErrDone) {
-		return cli.ExitOK
-	}
-	return code
+	return cli.CheckStdout("lab", stdout, stderr, func(stdout io.Writer) int {
+		code, err := dispatch(ctx, args, stdout, stderr)
+		switch {
+		case errors.Is(err, cli.ErrDone):
+			return cli.ExitOK
+		case err != nil:
+			return cli.Fail(stderr, "lab", code, err)
+		}
+		return code
+	})
 }
 
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
