@@ -144,6 +144,11 @@ func (c *comparison) dump(p Dump, dumps []result.Dump) {
 				tolerance = handOversSmallScale
 			}
 		}
+		// A queue with a bounded wait stands on that bound while it is long: a stall
+		// anywhere in the bound before the dump has shortened it.
+		if w == WhereQueued && f.High > 0 {
+			tolerance = max(tolerance, c.prediction.StallArrivals)
+		}
 		c.add("dump."+p.Point+"."+w, unitCount, f, float64(where[w]), tolerance)
 	}
 }

@@ -270,3 +270,22 @@ func TestCompareRecovery(t *testing.T) {
 		})
 	}
 }
+
+// TestStallShortensABoundedQueue: only where the wait is bounded may a stall's
+// worth of requests be missing from the queue of a dump.
+func TestStallShortensABoundedQueue(t *testing.T) {
+	for _, test := range []struct {
+		stall    float64
+		measured int
+		ok       bool
+	}{{16, 28, true}, {16, 15, false}, {0, 28, false}} {
+		p := Prediction{Scale: 0.05, PoolMax: 200, StallArrivals: test.stall,
+			Dumps: []Dump{{Point: "load_40s", Where: map[string]Figure{WhereQueued: {Nominal: 40, Low: 32, High: 42}}}}}
+		got := Compare(p, result.Summary{Dumps: []result.Dump{{Point: "load_40s", Where: map[string]int{WhereQueued: test.measured}}}})
+		for _, row := range got.Rows {
+			if row.Name == "dump.load_40s.queued" && row.OK != test.ok {
+				t.Errorf("%d queued with a stall of %v: agrees %v, want %v", test.measured, test.stall, row.OK, test.ok)
+			}
+		}
+	}
+}

@@ -60,6 +60,10 @@ type Prediction struct {
 	// workers that are held for ever; such a case counts as the recovery wait.
 	RecoverySeconds Figure
 	NeverRecovers   bool
+	// StallArrivals is how many requests arrive in the longest stall that leaves a
+	// run valid, where the wait in the queue is bounded; else 0. What waits longer
+	// than the bound in such a stall leaves the queue all at once.
+	StallArrivals float64
 }
 
 // Endpoint is the ledger of one stream and what its answers were. Counts are of
@@ -114,6 +118,11 @@ func Predict(cfg Config) (Prediction, error) {
 	}
 	if cfg.Profile.Unbounded {
 		p.PoolMax = 0
+	}
+	if cfg.Profile.MaxQueueWait > 0 {
+		for _, s := range cfg.Streams {
+			p.StallArrivals += s.Rate.PerSecond() * cfg.scenario(mostStall).Seconds()
+		}
 	}
 	for _, t := range cases {
 		p.NeverRecovers = p.NeverRecovers || t.stuck
