@@ -33,7 +33,8 @@ type Folder struct {
 }
 
 // CreateFolder makes a folder PREFIX<pid>-<random> in parent, with mode 0700,
-// locks it, and tells the reaper. Remove removes it.
+// and locks it. The reaper knows of it before it is there, so that a lab that is
+// killed at any moment leaves none. Remove removes it.
 func (l *Launcher) CreateFolder(parent, prefix string) (*Folder, error) {
 	// The working folders of processes are compared with the path, and those have
 	// no symbolic links in them.
@@ -65,7 +66,15 @@ var errNotMine = errors.New("the folder belongs to another process")
 // tryFolder makes one folder. Between mkdir and flock a Sweep of another lab may
 // take it for a dead one: then the lock is taken, or the folder is another one
 // or gone, and the next name is tried.
-func (l *Launcher) tryFolder(path string) (*Folder, error) {
+func (l *Launcher) tryFolder(path string) (_ *Folder, err error) {
+	if err := l.reaper.expectFolder(path); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			l.reaper.forgetFolder(path)
+		}
+	}()
 	if err := os.Mkdir(path, 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return nil, errNotMine

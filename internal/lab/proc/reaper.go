@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -30,14 +31,17 @@ const (
 	readyLine = "ready"
 	// readyWait bounds the wait for it.
 	readyWait = 10 * time.Second
+	// lockWait bounds the wait for the lock of a folder that may be another's.
+	lockWait = time.Second
 	// closeWait bounds the wait for a reaper's end.
-	closeWait = RemoveWait + quitGrace + lastCommandWait + 2*time.Second
+	closeWait = RemoveWait + quitGrace + lastCommandWait + lockWait + 2*time.Second
 )
 
 // order is one line of JSON on the reaper's standard input. One of the fields
 // is set.
 type order struct {
-	Folder string   `json:"folder,omitempty"` // remove it
+	Expect string   `json:"expect,omitempty"` // a folder that is about to be made
+	Folder string   `json:"folder,omitempty"` // it is made, and the lab's: remove it
 	Forget string   `json:"forget,omitempty"` // the folder is gone already
 	Child  *process `json:"child,omitempty"`  // end it
 	Signal int      `json:"signal,omitempty"` // with this first
@@ -140,6 +144,10 @@ func (r *Reaper) send(o order) error {
 	return nil
 }
 
+// expectFolder comes before the folder: a lab can be killed right after it has
+// made one.
+func (r *Reaper) expectFolder(path string) error { return r.send(order{Expect: path}) }
+
 func (r *Reaper) watchFolder(path string) error { return r.send(order{Folder: path}) }
 
 // forgetFolder is a courtesy: a reaper that is gone needs none, and one that is
@@ -163,7 +171,7 @@ func RunReaper(stdin io.Reader, stdout, stderr io.Writer) int {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	fmt.Fprintln(stdout, readyLine)
 
-	folders := map[string]bool{}
+	folders, expected := map[string]bool{}, map[string]bool{}
 	var children []order
 	var commands [][]string
 	for in := json.NewDecoder(stdin); ; {
@@ -173,10 +181,14 @@ func RunReaper(stdin io.Reader, stdout, stderr io.Writer) int {
 			break
 		}
 		switch {
+		case o.Expect != "":
+			expected[o.Expect] = true
 		case o.Folder != "":
 			folders[o.Folder] = true
+			delete(expected, o.Folder)
 		case o.Forget != "":
 			delete(folders, o.Forget)
+			delete(expected, o.Forget)
 		case o.Child != nil:
 			children = append(children, o)
 		case o.Run != nil:
@@ -194,11 +206,29 @@ func RunReaper(stdin io.Reader, stdout, stderr io.Writer) int {
 	for path := range folders {
 		errs = append(errs, clearFolder(removing, path))
 	}
+	for path := range expected {
+		errs = append(errs, clearExpected(removing, path))
+	}
 	if err := errors.Join(errs...); err != nil {
 		fmt.Fprintln(stderr, err)
 		return 1
 	}
 	return 0
+}
+
+// clearExpected removes a folder that the lab was about to make, if it did, and
+// if it is the lab's: another process that has the name holds the lock. The lab's
+// own lock goes with it, a moment after the end of the pipe that its death closed.
+func clearExpected(ctx context.Context, path string) error {
+	for end := time.Now().Add(lockWait); ; {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		swept, err := sweepFolder(ctx, path)
+		if swept || err != nil || time.Now().After(end) || !sleep(ctx, pollEvery) {
+			return err
+		}
+	}
 }
 
 // endChildren signals the children that survived the lab, each with its own

@@ -2,8 +2,11 @@ package proc
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,6 +133,71 @@ func TestReaperReadsWhatIsWhole(t *testing.T) {
 	}
 	if !missing(removed) || missing(kept) {
 		t.Errorf("removed the first: %v, kept the second: %v; want both", missing(removed), !missing(kept))
+	}
+}
+
+// A lab can die between an order and the folder that it announces, or right after
+// it has made that: the folder goes if it is the lab's, and only then.
+func TestExpectedFolders(t *testing.T) {
+	reaper, err := StartReaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := t.TempDir()
+	made, foreign, forgotten := filepath.Join(parent, "made"), filepath.Join(parent, "foreign"), filepath.Join(parent, "forgotten")
+	for _, path := range []string{made, foreign, forgotten} {
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock, err := lockFolder(foreign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	for _, path := range []string{made, foreign, forgotten, filepath.Join(parent, "never made")} {
+		if err := reaper.expectFolder(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reaper.forgetFolder(forgotten)
+	if err := reaper.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !missing(made) || missing(foreign) || missing(forgotten) {
+		t.Errorf("removed its own: %v, another's: %v, the forgotten: %v; want the first alone", missing(made), missing(foreign), missing(forgotten))
+	}
+}
+
+// ordersSeen is a reaper's standard input that notes whether the folder of each
+// order was there when the order came.
+type ordersSeen struct{ orders, there []string }
+
+func (o *ordersSeen) Write(line []byte) (int, error) {
+	var got order
+	if err := json.Unmarshal(line, &got); err != nil {
+		return 0, err
+	}
+	kind, path := "expect", got.Expect
+	if path == "" {
+		kind, path = "folder", got.Folder
+	}
+	o.orders = append(o.orders, kind)
+	if !missing(path) {
+		o.there = append(o.there, kind)
+	}
+	return len(line), nil
+}
+
+func (o *ordersSeen) Close() error { return nil }
+
+func TestTheReaperKnowsAFolderBeforeItIsThere(t *testing.T) {
+	seen := &ordersSeen{}
+	l := NewLauncher(&Reaper{stdin: seen})
+	t.Cleanup(l.Close)
+	folder(t, l, t.TempDir())
+	if !slices.Equal(seen.orders, []string{"expect", "folder"}) || !slices.Equal(seen.there, []string{"folder"}) {
+		t.Errorf("orders %q, of a folder that was there %q; want expect before it and folder after", seen.orders, seen.there)
 	}
 }
 

@@ -68,9 +68,13 @@ type Proxy struct {
 // port on loopback, so Toxiproxy must run on this machine. Toxiproxy counts in
 // milliseconds: a fraction of one is rounded up; see Latency.
 //
+// guard is called before the proxy is made, with the arguments with which the
+// lab's own binary removes it (see RunRemove), so that a lab that is killed at
+// any moment leaves none; its error is that of Open.
+//
 // If Open fails, or ctx ends first, it leaves no proxy behind, or says which.
 // Every error is one line.
-func Open(ctx context.Context, apiURL, upstream string, latency time.Duration) (*Proxy, error) {
+func Open(ctx context.Context, apiURL, upstream string, latency time.Duration, guard func(removal []string) error) (*Proxy, error) {
 	api, err := parseAPI(apiURL)
 	if err != nil {
 		return nil, err
@@ -90,6 +94,9 @@ func Open(ctx context.Context, apiURL, upstream string, latency time.Duration) (
 		name:     fmt.Sprintf("chokepoint-%d-%s", os.Getpid(), rand.Text()),
 		upstream: upstream,
 		latency:  roundUp(latency),
+	}
+	if err := guard([]string{RemoveArg, p.api, p.name}); err != nil {
+		return nil, err
 	}
 	err = within(ctx, p.create)
 	if err == nil {
@@ -116,12 +123,9 @@ func (p *Proxy) Latency() time.Duration { return p.latency }
 // a proxy; see RunRemove.
 const RemoveArg = "__remove-proxy"
 
-// Removal is the arguments with which the lab's own binary removes the proxy.
-func (p *Proxy) Removal() []string { return []string{RemoveArg, p.api, p.name} }
-
-// RunRemove removes the proxy of a lab that was killed: args are what Removal
-// gives, without RemoveArg. It returns the exit code, 0 or, with one line on
-// stderr, 1 or 2.
+// RunRemove removes the proxy of a lab that was killed, if it was ever made: args
+// are what Open gives its guard, without RemoveArg. It returns the exit code, 0
+// or, with one line on stderr, 1 or 2.
 func RunRemove(args []string, stderr io.Writer) int {
 	if len(args) != 2 {
 		fmt.Fprintf(stderr, "%s: %d arguments, want 2: API URL and name\n", RemoveArg, len(args))

@@ -87,9 +87,12 @@ func peer(t *testing.T, serve func(net.Conn)) string {
 // echo answers every line with the same line.
 func echo(c net.Conn) { io.Copy(c, c) }
 
+// unguarded is for proxies that the test itself removes.
+func unguarded([]string) error { return nil }
+
 func open(t *testing.T, upstream string, latency time.Duration) *Proxy {
 	t.Helper()
-	p, err := Open(t.Context(), api, upstream, latency)
+	p, err := Open(t.Context(), api, upstream, latency, unguarded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +254,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p, err := Open(t.Context(), tt.api, tt.upstream, tt.latency)
+			p, err := Open(t.Context(), tt.api, tt.upstream, tt.latency, unguarded)
 			if err == nil {
 				p.Close(t.Context())
 				t.Fatal("opened")
@@ -317,7 +320,7 @@ func TestOpenFailsHalfWay(t *testing.T) {
 				}
 				pass()
 			})
-			p, err := Open(t.Context(), url, "127.0.0.1:1", time.Millisecond)
+			p, err := Open(t.Context(), url, "127.0.0.1:1", time.Millisecond, unguarded)
 			if err == nil {
 				p.Close(t.Context())
 				t.Fatal("opened")
@@ -345,11 +348,46 @@ func TestOpenInterrupted(t *testing.T) {
 		}
 		pass()
 	})
-	if p, err := Open(ctx, url, "127.0.0.1:1", time.Millisecond); !errors.Is(err, stop) {
+	if p, err := Open(ctx, url, "127.0.0.1:1", time.Millisecond, unguarded); !errors.Is(err, stop) {
 		t.Errorf("Open = %v, %v, want %v", p, err, stop)
 	}
 	if got := names(t); len(got) != 0 {
 		t.Errorf("left behind: %v", got)
+	}
+}
+
+// TestGuard: the guard is called before there is a proxy, with what removes the
+// one that is made then; it does no harm where there is none; its error is Open's,
+// and no proxy is made.
+func TestGuard(t *testing.T) {
+	var removal []string
+	remove := func() {
+		var stderr strings.Builder
+		if code := RunRemove(removal[1:], &stderr); removal[0] != RemoveArg || code != 0 {
+			t.Errorf("%q: exit %d: %s", removal, code, stderr.String())
+		}
+	}
+	_, err := Open(t.Context(), api, "127.0.0.1:1", 0, func(args []string) error {
+		removal = args
+		if got := names(t); len(got) != 0 {
+			t.Errorf("the guard comes after %v", got)
+		}
+		remove()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t); len(got) != 1 {
+		t.Fatalf("proxies %v, want one", got)
+	}
+	remove()
+	if got := names(t); len(got) != 0 {
+		t.Errorf("left behind: %v", got)
+	}
+	refused := errors.New("nobody guards")
+	if _, err := Open(t.Context(), api, "127.0.0.1:1", 0, func([]string) error { return refused }); !errors.Is(err, refused) || len(names(t)) != 0 {
+		t.Errorf("error %v, proxies %v; want the guard's error and none", err, names(t))
 	}
 }
 
@@ -364,7 +402,7 @@ func TestCloseFails(t *testing.T) {
 		}
 		pass()
 	})
-	p, err := Open(t.Context(), url, "127.0.0.1:1", 0)
+	p, err := Open(t.Context(), url, "127.0.0.1:1", 0, unguarded)
 	if err != nil {
 		t.Fatal(err)
 	}

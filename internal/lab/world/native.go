@@ -84,10 +84,7 @@ func (w *Native) startStub(ctx context.Context) error {
 	w.stubAdmin = "http://" + where.Admin
 	address := where.Public
 	if w.cfg.ToxiproxyURL != "" {
-		if w.proxy, err = toxiproxy.Open(ctx, w.cfg.ToxiproxyURL, where.Public, w.cfg.Latency); err != nil {
-			return err
-		}
-		if err := w.guardProxy(); err != nil {
+		if w.proxy, err = toxiproxy.Open(ctx, w.cfg.ToxiproxyURL, where.Public, w.cfg.Latency, w.guardProxy); err != nil {
 			return err
 		}
 		address = w.proxy.Addr()
@@ -99,12 +96,12 @@ func (w *Native) startStub(ctx context.Context) error {
 
 // guardProxy has the reaper remove the proxy, which is no child of the lab, if
 // the lab cannot.
-func (w *Native) guardProxy() error {
+func (w *Native) guardProxy(removal []string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	w.removal, err = w.launcher.AtLast(append([]string{self}, w.proxy.Removal()...)...)
+	w.removal, err = w.launcher.AtLast(append([]string{self}, removal...)...)
 	return err
 }
 
