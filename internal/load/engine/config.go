@@ -76,6 +76,8 @@ type Config struct {
 	GracefulStop *time.Duration
 	// StartAt is the moment of due time 0; the zero time starts at once.
 	StartAt time.Time
+	// Connections is how connections are made and kept.
+	Connections Connections
 	// Engine plays the plan; default Auto.
 	Engine Kind
 	// Quantum, if it is above 0, coalesces sends: they leave only at its multiples
@@ -175,6 +177,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("phase %q: use letters, digits, _ and - only", c.Phase)
 	case !c.StartAt.IsZero() && time.Until(c.StartAt) < 0:
 		return fmt.Errorf("start at %s is in the past; give a later time", c.StartAt.Format(time.RFC3339Nano))
+	}
+	if err := c.Connections.validate(); err != nil {
+		return err
 	}
 	names := map[string]bool{}
 	for _, e := range c.Endpoints {

@@ -103,6 +103,9 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 			warn("%s: %d responses took longer than a histogram can tell apart", t.name, n)
 		}
 	}
+	if c.Connections.Insecure {
+		warn("the server's certificate was not verified")
+	}
 	// Once for all endpoints: it tells a crowded machine from a bad tool.
 	used := fmt.Sprintf("the generator used %.2f s of CPU and waited %.0f ms for one, summed over threads",
 		load.Generator.CPUSeconds, load.Generator.RunQueueWaitMS)
