@@ -20,6 +20,7 @@ const (
 const (
 	PhaseReadiness = "readiness"
 	PhaseBaseline  = "baseline"
+	PhaseWarmup    = "warmup"
 	PhaseLoad      = "load"
 	PhaseRecovery  = "recovery"
 	PhaseDose      = "dose"

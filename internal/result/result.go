@@ -311,6 +311,14 @@ type Manifest struct {
 	Images   map[string]string `json:"images,omitempty"` // service -> id of its image, with containers
 }
 
+// The models of a load.
+const (
+	// ModelOpen sends by the clock, whatever has become of the requests before.
+	ModelOpen = "open"
+	// ModelClosed sends a request when the one before it is over: a control.
+	ModelClosed = "closed"
+)
+
 // Load is load.json, what loadgen -json writes.
 type Load struct {
 	Schema    string              `json:"schema"`
@@ -320,6 +328,7 @@ type Load struct {
 	Phase     string              `json:"phase"`
 	Seed      uint64              `json:"seed"`
 	Engine    string              `json:"engine,omitempty"` // which of the generator's engines played the plan
+	Model     string              `json:"model,omitempty"`  // ModelOpen or ModelClosed; files without it are open
 	Validity  Validity            `json:"validity"`
 	Endpoints map[string]Endpoint `json:"endpoints"`
 	// Drops lists, for each endpoint, how many arrivals were dropped in each real

@@ -56,6 +56,14 @@ type Endpoint struct {
 	// free is dropped. Default: ceil(Rate * (Timeout + 250 ms)) + 8, which cannot
 	// run out at a constant rate.
 	Workers int
+	// Header is sent with every request, in its order. Host, User-Agent and
+	// Authorization replace those that are sent by default.
+	Header []Field
+	// Body is sent with every request, with its Content-Length, whatever the
+	// method.
+	Body []byte
+	// Rows make the requests differ: request n has what row n mod len(Rows) says.
+	Rows []Row
 }
 
 // Config is a plan and what to keep of its run.
@@ -68,6 +76,17 @@ type Config struct {
 	// Pattern is when requests arrive where the rate is not constant: it replaces
 	// the rate of every endpoint and must be as long as the window. Nil is none.
 	Pattern arrival.Pattern
+	// Warmup is how long load comes before due time 0, at the rate that the plan
+	// has there. It is in no figure: not in the ledger, the histograms, the log or
+	// the progress. Its requests have a phase of their own, adminapi.PhaseWarmup,
+	// and its connections stay for the load.
+	Warmup time.Duration
+	// Closed, if it is above 0, replaces the rates by a closed model without
+	// thinking time: each endpoint has that many workers, and each sends its next
+	// request when the last one is over. It is a control. Whatever stands still
+	// stops the arrivals too, so nobody is seen waiting outside (coordinated
+	// omission).
+	Closed int
 	// Phase is sent with every request, as adminapi.HeaderPhase; default load.
 	Phase string
 	// GracefulStop is how long after the window answers are waited for; what is
@@ -113,6 +132,9 @@ func (c Config) WithDefaults() Config {
 		}
 		if e.Timeout == 0 {
 			e.Timeout = DefaultTimeout
+		}
+		if e.Workers == 0 && c.Closed > 0 {
+			e.Workers = c.Closed
 		}
 		if e.Workers == 0 {
 			// At a rate and timeout that are absurd this is absurd too; Preflight
@@ -160,6 +182,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("the %s arrivals last %v, and the duration is %v; make them the same", c.Arrivals, c.Pattern.Length(), c.Duration)
 	case c.Pattern == nil && c.Arrivals != Constant && c.Arrivals != Poisson:
 		return fmt.Errorf("arrivals %q: choose %s or %s", c.Arrivals, Constant, Poisson)
+	case c.Warmup < 0 || c.Warmup > maxDuration:
+		return fmt.Errorf("a warm-up of %v must be between 0 and %v", c.Warmup, maxDuration)
 	case c.GracefulStop != nil && *c.GracefulStop < 0:
 		return fmt.Errorf("graceful stop %v is negative; leave it out to wait for every answer", *c.GracefulStop)
 	case c.MaxLag < 0:
@@ -177,6 +201,11 @@ func (c Config) Validate() error {
 		return fmt.Errorf("phase %q: use letters, digits, _ and - only", c.Phase)
 	case !c.StartAt.IsZero() && time.Until(c.StartAt) < 0:
 		return fmt.Errorf("start at %s is in the past; give a later time", c.StartAt.Format(time.RFC3339Nano))
+	case !c.StartAt.IsZero() && time.Until(c.StartAt) < c.Warmup:
+		return fmt.Errorf("start at %s leaves no time for a warm-up of %v before it; give a later time", c.StartAt.Format(time.RFC3339Nano), c.Warmup)
+	}
+	if err := c.validateClosed(); err != nil {
+		return err
 	}
 	if err := c.Connections.validate(); err != nil {
 		return err
@@ -190,6 +219,21 @@ func (c Config) Validate() error {
 			return fmt.Errorf("two endpoints are named %q; give each its own name", e.Name)
 		}
 		names[e.Name] = true
+	}
+	return nil
+}
+
+// validateClosed says what a closed model cannot be combined with.
+func (c Config) validateClosed() error {
+	switch {
+	case c.Closed < 0:
+		return fmt.Errorf("a closed model with %d workers; give one or more", c.Closed)
+	case c.Closed == 0:
+		return nil
+	case c.Pattern != nil || c.Arrivals != Constant:
+		return fmt.Errorf("%s arrivals are of the open model; a closed model has none", c.Arrivals)
+	case c.Quantum > 0:
+		return fmt.Errorf("a quantum of %v is of the open model; a closed model has no due times", c.Quantum)
 	}
 	return nil
 }
@@ -219,7 +263,11 @@ func (e Endpoint) validate(c Config) error {
 		return fmt.Errorf("endpoint %s: the %s arrivals have none for it", e.Name, c.Arrivals)
 	case c.Pattern != nil && float64(c.Pattern.Count(e.Name)) > maxArrivals:
 		return fmt.Errorf("endpoint %s: more than %.0g %s arrivals; lower the rate or the duration", e.Name, maxArrivals, c.Arrivals)
-	case c.Pattern == nil && (!(r > 0) || math.IsInf(r, 0)):
+	case c.Closed > 0 && r != 0:
+		return fmt.Errorf("endpoint %s: rate %v is of the open model; a closed model sends as fast as it is answered", e.Name, e.Rate)
+	case c.Closed > 0 && e.Workers != c.Closed:
+		return fmt.Errorf("endpoint %s: %d workers, and the closed model gives every endpoint %d; leave the workers out", e.Name, e.Workers, c.Closed)
+	case c.Closed == 0 && c.Pattern == nil && (!(r > 0) || math.IsInf(r, 0)):
 		return fmt.Errorf("endpoint %s: rate %v must be above zero; give rate=20/s", e.Name, r)
 	case r*c.Duration.Seconds() > limit:
 		return fmt.Errorf("endpoint %s: %v for %v is more than %.0g %s arrivals; lower the rate or the duration", e.Name, e.Rate, c.Duration, limit, c.Arrivals)
@@ -228,16 +276,18 @@ func (e Endpoint) validate(c Config) error {
 	case e.Workers < 0:
 		return fmt.Errorf("endpoint %s: %d workers; give one or more, or none to have them computed", e.Name, e.Workers)
 	}
+	if err := e.validateRequests(u); err != nil {
+		return fmt.Errorf("endpoint %s: %w", e.Name, err)
+	}
 	return nil
 }
 
 // target parses an absolute http or https URL.
 func target(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
-	var syntax *url.Error
 	switch {
-	case errors.As(err, &syntax):
-		return nil, fmt.Errorf("URL %q: %w", raw, syntax.Err)
+	case err != nil:
+		return nil, fmt.Errorf("URL %q: %w", raw, urlSyntax(err))
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("URL %q must start with http:// or https://", raw)
 	case u.Hostname() == "":
@@ -246,6 +296,14 @@ func target(raw string) (*url.URL, error) {
 		return nil, fmt.Errorf("URL %q contains a space or a line break; write %%20", raw)
 	}
 	return u, nil
+}
+
+// urlSyntax is what url.Parse found wrong, without the URL.
+func urlSyntax(err error) error {
+	if syntax, ok := errors.AsType[*url.Error](err); ok {
+		return syntax.Err
+	}
+	return err
 }
 
 // sequence makes the arrival sequence of endpoint i, from its start.

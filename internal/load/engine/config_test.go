@@ -8,6 +8,12 @@ import (
 
 func TestValidate(t *testing.T) {
 	ms := func(n time.Duration) *time.Duration { n *= time.Millisecond; return &n }
+	header := func(name, value string) func(*Config) {
+		return func(c *Config) { c.Endpoints[0].Header = []Field{{name, value}} }
+	}
+	row := func(url string) func(*Config) {
+		return func(c *Config) { c.Endpoints[0].Rows = []Row{{URL: url}} }
+	}
 	for _, tt := range []struct {
 		name   string
 		change func(*Config)
@@ -33,6 +39,30 @@ func TestValidate(t *testing.T) {
 		{"many poisson arrivals", func(c *Config) { c.Arrivals, c.Endpoints[0].Rate = Poisson, 1e8 }, "more than 1e+09 poisson arrivals"},
 		{"timeout", func(c *Config) { c.Endpoints[0].Timeout = -1 }, "timeout -1ns is negative"},
 		{"workers", func(c *Config) { c.Endpoints[0].Workers = -1 }, "-1 workers"},
+		{"warm-up", func(c *Config) { c.Warmup = -1 }, "a warm-up of -1ns"},
+		{"warm-up before now", func(c *Config) { c.StartAt, c.Warmup = time.Now().Add(time.Hour), 2*time.Hour }, "leaves no time for a warm-up of 2h0m0s"},
+		{"closed", func(c *Config) { c.Closed = -1 }, "-1 workers"},
+		{"closed with a rate", func(c *Config) { c.Closed = 3 }, "rate 20/s is of the open model"},
+		{"closed with workers", func(c *Config) { c.Closed, c.Endpoints[0].Rate = 3, 0 }, "leave the workers out"},
+		{"closed poisson", func(c *Config) { c.Closed, c.Arrivals = 3, Poisson }, "poisson arrivals are of the open model"},
+		{"closed with a quantum", func(c *Config) { c.Closed, c.Quantum = 3, time.Millisecond }, "quantum of 1ms is of the open model"},
+		{"header name", header("Acc ept", "x"), `header name "Acc ept" is not a token`},
+		{"no header name", header("", "x"), `header name "" is not a token`},
+		{"header value", header("X-Key", "a\r\nb"), "the value of header X-Key has a control character"},
+		{"content length", header("content-length", "3"), "header Content-Length cannot be given"},
+		{"transfer encoding", header("Transfer-Encoding", "chunked"), "header Transfer-Encoding cannot be given"},
+		{"connection", header("Connection", "close"), "header Connection cannot be given"},
+		{"identity", header("x-chokepoint-id", "1"), "header X-Chokepoint-Id cannot be given"},
+		{"phase header", header("X-Chokepoint-Phase", "load"), "header X-Chokepoint-Phase cannot be given"},
+		{"no Host", header("Host", ""), "header Host is empty"},
+		{"two Hosts", func(c *Config) { c.Endpoints[0].Header = []Field{{"Host", "a"}, {"host", "b"}} }, "header Host is given 2 times"},
+		{"row of another host", row("http://127.0.0.2:1/"), `row 1: URL "http://127.0.0.2:1/" leaves http://127.0.0.1:1`},
+		{"row of another port", row("http://127.0.0.1/"), "row 1: URL"},
+		{"row of another scheme", row("https://127.0.0.1:1/"), "row 1: URL"},
+		{"row without a scheme", row("//127.0.0.2:1/"), "row 1: URL"},
+		{"row with credentials", row("http://user:secret@127.0.0.1:1/"), `row 1: URL "http://user:xxxxx@127.0.0.1:1/" has credentials`},
+		{"row with a space", row("/a b"), "contains a space"},
+		{"row that is no URL", row("http://[::1/"), `row 1: URL "http://[::1/": missing`},
 		{"no URL", func(c *Config) { c.Endpoints[0].URL = "" }, "must start with http"},
 		{"scheme", func(c *Config) { c.Endpoints[0].URL = "ftp://x/" }, "must start with http"},
 		{"host", func(c *Config) { c.Endpoints[0].URL = "http:///x" }, "has no host"},

@@ -223,7 +223,7 @@ func (c *conn) callerHasLeft() bool {
 // a caller cannot make the stub count under any number of names.
 func phaseOf(value []byte) string {
 	switch p := string(value); p {
-	case adminapi.PhaseReadiness, adminapi.PhaseBaseline, adminapi.PhaseLoad, adminapi.PhaseRecovery, adminapi.PhaseDose:
+	case adminapi.PhaseReadiness, adminapi.PhaseBaseline, adminapi.PhaseWarmup, adminapi.PhaseLoad, adminapi.PhaseRecovery, adminapi.PhaseDose:
 		return p
 	}
 	return adminapi.PhaseOther

@@ -10,7 +10,7 @@ import (
 
 // phases are the phases that are told apart; the last takes all others.
 var phases = [...]string{
-	adminapi.PhaseReadiness, adminapi.PhaseBaseline, adminapi.PhaseLoad,
+	adminapi.PhaseReadiness, adminapi.PhaseBaseline, adminapi.PhaseWarmup, adminapi.PhaseLoad,
 	adminapi.PhaseRecovery, adminapi.PhaseDose, adminapi.PhaseOther,
 }
 
