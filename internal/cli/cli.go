@@ -16,8 +16,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
-
-	"github.com/peterbourgon/ff/v3"
 )
 
 // Exit codes. 99 is k6's for a failed threshold; 130 is a shell's for SIGINT.
@@ -45,24 +43,30 @@ var ErrDone = errors.New("done")
 // ErrDone once it has printed to stdout what was asked for; any other error is
 // that of a usage.
 func Parse(fs *flag.FlagSet, args []string, synopsis string, stdout io.Writer) error {
+	return ParseGrouped(fs, args, synopsis, nil, stdout)
+}
+
+// ParseGrouped is Parse for a program of many flags: -h lists them by purpose, a
+// line each. A flag that is in no group comes last, under a title of its own.
+func ParseGrouped(fs *flag.FlagSet, args []string, synopsis string, groups []Group, stdout io.Writer) error {
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	version := fs.Bool("version", false, "print the version and exit")
 	config := fs.String("config", "", "`file` of settings, a flag name and its value a line")
-	err := ff.Parse(fs, args,
-		ff.WithEnvVarPrefix(EnvPrefix),
-		ff.WithEnvVarSplit("\n"))
+	err := fs.Parse(args)
+	if err == nil {
+		err = readEnvironment(fs)
+	}
 	if err == nil && *config != "" {
 		err = readSettings(fs, *config)
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprintf(stdout, "%s\n\nEach flag can also be set as %s_FLAG_NAME.\n\n", synopsis, EnvPrefix)
-		fs.SetOutput(stdout)
-		fs.PrintDefaults()
+		printFlags(stdout, fs, groups)
 		return ErrDone
 	case err != nil:
-		return usageError(err)
+		return err
 	case *version:
 		fmt.Fprintln(stdout, fs.Name(), Version())
 		return ErrDone
@@ -70,16 +74,36 @@ func Parse(fs *flag.FlagSet, args []string, synopsis string, stdout io.Writer) e
 	return nil
 }
 
-// usageError words ff's errors as package flag words its own, which lead with
-// the value.
-func usageError(err error) error {
-	text := strings.TrimPrefix(err.Error(), "error parsing commandline arguments: ")
-	if setting, ok := strings.CutPrefix(text, "error parsing environment variables: "); ok {
-		_, rest, _ := strings.Cut(setting, ` from environment variable "`)
-		name, cause, _ := strings.Cut(rest, `": `)
-		return fmt.Errorf("invalid value %q for %s: %s", os.Getenv(name), name, cause)
-	}
-	return errors.New(text)
+// readEnvironment sets the flags of fs that are not set yet from their variables.
+// An alias has none.
+func readEnvironment(fs *flag.FlagSet) error {
+	given := Given(fs)
+	var first error
+	fs.VisitAll(func(f *flag.Flag) {
+		if _, isAlias := f.Value.(*alias); isAlias || given[f.Name] || first != nil {
+			return
+		}
+		name := EnvPrefix + "_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		text := os.Getenv(name)
+		if text == "" {
+			return
+		}
+		for value := range strings.SplitSeq(text, "\n") {
+			if err := fs.Set(f.Name, value); err != nil {
+				first = fmt.Errorf("invalid value %q for %s: %w", text, name, err)
+				return
+			}
+		}
+	})
+	return first
+}
+
+// Given are the names of the flags that were set, on the command line or
+// elsewhere.
+func Given(fs *flag.FlagSet) map[string]bool {
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	return given
 }
 
 // Fail prints err as one line that leads with the program's name, and returns code.

@@ -19,16 +19,12 @@ const maxSettings = 1 << 20
 // and those that begin with # are skipped, and so is the end of a line from " #".
 // A flag that may be repeated may have several lines. An error names the file, and
 // the line that it is about.
-//
-// It is not ff's parser, which takes a line that it could not read for the end of
-// the file, and a name without a value for "true", whatever the flag.
 func readSettings(fs *flag.FlagSet, path string) error {
 	text, err := readText(path)
 	if err != nil {
 		return fmt.Errorf("-config: %w", err)
 	}
-	given := map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	given := Given(fs)
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
@@ -79,8 +75,11 @@ func setLine(fs *flag.FlagSet, line string, given map[string]bool) error {
 	if f == nil {
 		return fmt.Errorf("there is no flag -%s", shortened(name))
 	}
+	if short, ok := f.Value.(*alias); ok {
+		name = short.target
+	}
 	if value == "" {
-		if boolean, ok := f.Value.(interface{ IsBoolFlag() bool }); !ok || !boolean.IsBoolFlag() {
+		if !isBool(f) {
 			return fmt.Errorf("-%s needs a value, after a space", name)
 		}
 		value = "true"
