@@ -163,42 +163,57 @@ func (c *concat) Next() (time.Duration, bool) {
 	return 0, false
 }
 
-// Merged plays several sequences at once in due order.
-type Merged struct {
-	sequences []Sequence
-	due       []time.Duration // the next of each; math.MaxInt64 once it has ended
+// Arrival is an arrival of several sequences that are played at once.
+type Arrival struct {
+	Due time.Duration
+	// From is the index of the sequence that it belongs to, and Index its own in
+	// that sequence, which is the same in every shard.
+	From, Index int
 }
 
-// Merge plays the sequences at once. Arrivals that fall due together come in
-// the order of the arguments.
-func Merge(sequences ...Sequence) *Merged {
-	m := &Merged{sequences: sequences, due: make([]time.Duration, len(sequences))}
+// Merged plays a shard of several sequences at once in due order.
+type Merged struct {
+	shard     Shard
+	sequences []Sequence
+	next      []Arrival // of each; due at math.MaxInt64 once it has ended
+}
+
+// Merge plays the shard's part of the sequences at once. Arrivals that fall due
+// together come in the order of the arguments.
+func Merge(shard Shard, sequences ...Sequence) *Merged {
+	m := &Merged{shard: shard, sequences: sequences, next: make([]Arrival, len(sequences))}
 	for i := range sequences {
-		m.draw(i)
+		m.next[i] = Arrival{From: i, Index: shard.Index}
+		m.draw(i, shard.Index)
 	}
 	return m
 }
 
-func (m *Merged) draw(i int) {
+// draw fetches the next due time of a sequence and leaves out those before it.
+func (m *Merged) draw(i, before int) {
 	due, ok := m.sequences[i].Next()
+	for ; ok && before > 0; before-- {
+		due, ok = m.sequences[i].Next()
+	}
 	if !ok {
 		due = math.MaxInt64
 	}
-	m.due[i] = due
+	m.next[i].Due = due
 }
 
-// Next is the next arrival and the index of the sequence that it belongs to.
-func (m *Merged) Next() (due time.Duration, from int, ok bool) {
-	due, from = math.MaxInt64, -1
+// Next is the next arrival. After the last one ok is false, and stays so.
+func (m *Merged) Next() (next Arrival, ok bool) {
+	next.Due = math.MaxInt64
 	// A plan has a few endpoints: looking at each costs less than a heap.
-	for i, d := range m.due {
-		if d < due {
-			due, from = d, i
+	for _, a := range m.next {
+		if a.Due < next.Due {
+			next, ok = a, true
 		}
 	}
-	if from < 0 {
-		return 0, 0, false
+	if !ok {
+		return Arrival{}, false
 	}
-	m.draw(from)
-	return due, from, true
+	m.next[next.From].Index += m.shard.stride()
+	m.draw(next.From, m.shard.stride()-1)
+	return next, true
 }

@@ -150,23 +150,29 @@ func TestConcat(t *testing.T) {
 	}
 }
 
-func TestMergeKeepsDueOrderAndTies(t *testing.T) {
-	m := Merge(Constant(2, time.Second), Constant(4, time.Second), Constant(2, time.Second))
-	type arrival struct {
-		Due  time.Duration
-		From int
-	}
-	var got []arrival
+// drainMerged is what is left of m.
+func drainMerged(m *Merged) []Arrival {
+	var all []Arrival
 	for {
-		due, from, ok := m.Next()
+		a, ok := m.Next()
 		if !ok {
-			break
+			return all
 		}
-		got = append(got, arrival{due, from})
+		all = append(all, a)
 	}
+}
+
+func TestMergeKeepsDueOrderAndTies(t *testing.T) {
+	m := Merge(Shard{}, Constant(2, time.Second), Constant(4, time.Second), Constant(2, time.Second))
 	ms := time.Millisecond
-	want := []arrival{{0, 0}, {0, 1}, {0, 2}, {250 * ms, 1}, {500 * ms, 0}, {500 * ms, 1}, {500 * ms, 2}, {750 * ms, 1}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	want := []Arrival{
+		{0, 0, 0}, {0, 1, 0}, {0, 2, 0}, {250 * ms, 1, 1},
+		{500 * ms, 0, 1}, {500 * ms, 1, 2}, {500 * ms, 2, 1}, {750 * ms, 1, 3},
+	}
+	if diff := cmp.Diff(want, drainMerged(m)); diff != "" {
 		t.Error(diff)
+	}
+	if _, ok := m.Next(); ok {
+		t.Error("a plan that has ended gave another arrival")
 	}
 }

@@ -52,9 +52,11 @@ type Endpoint struct {
 	Rate   rate.Rate
 	// Timeout is how long the client waits, counted from the due time.
 	Timeout time.Duration
-	// Workers is how many requests can be in flight; an arrival that finds none
-	// free is dropped. Default: ceil(Rate * (Timeout + 250 ms)) + 8, which cannot
-	// run out at a constant rate.
+	// Workers is how many requests this generator can have in flight; an arrival
+	// that finds none free is dropped. Default: what can fall due within
+	// Timeout + 250 ms, divided by the number of shards and rounded up, and 8 more.
+	// At a constant rate and in a pattern that cannot run out; of Poisson arrivals
+	// it is the mean and six standard deviations.
 	Workers int
 	// Header is sent with every request, in its order. Host, User-Agent and
 	// Authorization replace those that are sent by default.
@@ -87,6 +89,10 @@ type Config struct {
 	// stops the arrivals too, so nobody is seen waiting outside (coordinated
 	// omission).
 	Closed int
+	// Shard is the part of the plan that this generator plays, the others being
+	// played elsewhere from the same StartAt; the zero value is all of it. Rates and
+	// patterns are those of the whole plan, Workers those of this generator.
+	Shard arrival.Shard
 	// Phase is sent with every request, as adminapi.HeaderPhase; default load.
 	Phase string
 	// GracefulStop is how long after the window answers are waited for; what is
@@ -137,13 +143,7 @@ func (c Config) WithDefaults() Config {
 			e.Workers = c.Closed
 		}
 		if e.Workers == 0 {
-			// At a rate and timeout that are absurd this is absurd too; Preflight
-			// says so with the figure.
-			n := math.Ceil(e.Rate.PerSecond() * (e.Timeout + workerSlack).Seconds())
-			if c.Pattern != nil {
-				n = float64(c.Pattern.Most(e.Name, e.Timeout+workerSlack))
-			}
-			e.Workers = int(min(n+spareWorkers, math.MaxInt32))
+			e.Workers = c.workersFor(*e)
 		}
 	}
 	if c.Pattern != nil {
@@ -162,6 +162,26 @@ func (c Config) WithDefaults() Config {
 		c.MaxLag = DefaultMaxLag
 	}
 	return c
+}
+
+// workersFor is how many requests of e can be in flight in the shard, and some
+// spare.
+func (c Config) workersFor(e Endpoint) int {
+	stretch := e.Timeout + workerSlack
+	mean := e.Rate.PerSecond() * stretch.Seconds()
+	var most float64
+	switch {
+	case c.Pattern != nil:
+		most = float64(c.Pattern.Most(e.Name, stretch))
+	case c.Arrivals == Poisson:
+		// The number that falls into a stretch has its mean for its variance.
+		most = math.Ceil(mean + 6*math.Sqrt(mean))
+	default:
+		most = math.Ceil(mean)
+	}
+	// At a rate and timeout that are absurd this is absurd too; Preflight says so
+	// with the figure.
+	return c.Shard.Most(int(min(most, math.MaxInt32-spareWorkers))) + spareWorkers
 }
 
 var (
@@ -205,6 +225,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("start at %s leaves no time for a warm-up of %v before it; give a later time", c.StartAt.Format(time.RFC3339Nano), c.Warmup)
 	}
 	if err := c.validateClosed(); err != nil {
+		return err
+	}
+	if err := c.validateShard(); err != nil {
 		return err
 	}
 	if err := c.Connections.validate(); err != nil {
@@ -317,17 +340,20 @@ func (c Config) sequence(i int) arrival.Sequence {
 	return arrival.Constant(c.Endpoints[i].Rate, c.Duration)
 }
 
-// arrivals are the arrivals of all endpoints, from their start.
+// arrivals are the shard's arrivals of all endpoints, from their start.
 func (c Config) arrivals() *arrival.Merged {
 	sequences := make([]arrival.Sequence, len(c.Endpoints))
 	for i := range sequences {
 		sequences[i] = c.sequence(i)
 	}
-	return arrival.Merge(sequences...)
+	return arrival.Merge(c.Shard, sequences...)
 }
 
-// planned is how many arrivals endpoint i has in the window.
-func (c Config) planned(i int) int {
+// planned is how many arrivals of endpoint i the shard has in the window.
+func (c Config) planned(i int) int { return c.Shard.Count(c.wholePlan(i)) }
+
+// wholePlan is how many arrivals endpoint i has in the window, over all shards.
+func (c Config) wholePlan(i int) int {
 	if c.Pattern != nil {
 		return c.Pattern.Count(c.Endpoints[i].Name)
 	}
@@ -337,12 +363,14 @@ func (c Config) planned(i int) int {
 	return c.Endpoints[i].Rate.Count(c.Duration)
 }
 
-// targetRate is what endpoint i should reach over the window, per second.
+// targetRate is what the shard should bring endpoint i to over the window, per
+// second: an equal part of the plan's.
 func (c Config) targetRate(i int) float64 {
+	shards := float64(max(1, c.Shard.Of))
 	if c.Pattern != nil {
-		return float64(c.planned(i)) / c.Duration.Seconds()
+		return float64(c.wholePlan(i)) / c.Duration.Seconds() / shards
 	}
-	return c.Endpoints[i].Rate.PerSecond()
+	return c.Endpoints[i].Rate.PerSecond() / shards
 }
 
 // engine is the engine that plays c, Auto decided.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"chokepoint/internal/load/arrival"
 )
 
 func TestValidate(t *testing.T) {
@@ -134,5 +136,52 @@ func TestTheEngineOfAPlan(t *testing.T) {
 	c.Engine = Loop
 	if err := c.WithDefaults().Validate(); err == nil || !strings.Contains(err.Error(), "choose auto or goroutines") {
 		t.Errorf("https on the loop: %v", err)
+	}
+}
+
+func TestShardsShareWorkersAndRates(t *testing.T) {
+	plan := Config{
+		Duration: 10 * time.Second, StartAt: time.Now().Add(time.Hour),
+		Endpoints: []Endpoint{{Name: "fast", URL: "http://127.0.0.1/", Rate: 100, Timeout: time.Second}},
+	}
+	for _, tt := range []struct {
+		shard            arrival.Shard
+		planned, workers int
+		target           float64
+	}{
+		{arrival.Shard{}, 1000, 125 + 8, 100},
+		{arrival.Shard{Index: 0, Of: 1}, 1000, 125 + 8, 100},
+		{arrival.Shard{Index: 0, Of: 3}, 334, 42 + 8, 100. / 3},
+		{arrival.Shard{Index: 2, Of: 3}, 333, 42 + 8, 100. / 3},
+		{arrival.Shard{Index: 0, Of: 2000}, 1, 1 + 8, 0.05},
+		{arrival.Shard{Index: 1500, Of: 2000}, 0, 1 + 8, 0.05},
+	} {
+		c := plan
+		c.Shard = tt.shard
+		c = c.WithDefaults()
+		if err := c.Validate(); err != nil {
+			t.Errorf("shard %v: %v", tt.shard, err)
+		}
+		if planned, workers, target := c.planned(0), c.Endpoints[0].Workers, c.targetRate(0); planned != tt.planned || workers != tt.workers || target != tt.target {
+			t.Errorf("shard %v: %d planned, %d workers, %v/s, want %d, %d and %v/s", tt.shard, planned, workers, target, tt.planned, tt.workers, tt.target)
+		}
+	}
+}
+
+func TestAShardNeedsAStart(t *testing.T) {
+	plan := Config{
+		Duration: time.Second, Shard: arrival.Shard{Index: 1, Of: 2},
+		Endpoints: []Endpoint{{Name: "fast", URL: "http://127.0.0.1/", Rate: 1}},
+	}.WithDefaults()
+	if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), "shard 1/2 needs the moment that all 2 shards start at; give each the same -start-at, as in -start-at 20") {
+		t.Errorf("error %v, want that the start is missing", err)
+	}
+	plan.StartAt = time.Now().Add(-time.Second)
+	if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), "is in the past") {
+		t.Errorf("error %v, want that the start is in the past", err)
+	}
+	plan.StartAt, plan.Shard.Index = time.Now().Add(time.Hour), 2
+	if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), "shard 2/2 does not exist") {
+		t.Errorf("error %v, want that there is no such shard", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // job is an arrival on its way to a worker; its due time goes with it.
 type job struct {
-	index int
+	index int // among the arrivals of its endpoint, over all shards
 	due   time.Duration
 }
 

@@ -99,7 +99,6 @@ func run(ctx context.Context, c Config, sender Sender, prepare func() wait) (*Re
 // ended.
 func pace(ctx context.Context, c Config, crews []*crew, tallies []*tally, start time.Time, prepare func() wait) {
 	arrivals := c.arrivals()
-	index := make([]int, len(c.Endpoints))
 	var cancelled atomic.Bool
 	defer context.AfterFunc(ctx, func() { cancelled.Store(true) })()
 
@@ -111,11 +110,11 @@ func pace(ctx context.Context, c Config, crews []*crew, tallies []*tally, start 
 		// Before the start every arrival is waited for, also the first, due at 0.
 		now := time.Duration(math.MinInt64)
 		for {
-			due, i, ok := arrivals.Next()
+			next, ok := arrivals.Next()
 			if !ok {
 				return
 			}
-			if leaves := c.sendAt(due); leaves > now {
+			if leaves := c.sendAt(next.Due); leaves > now {
 				if now = time.Since(start); leaves > now {
 					if !waitUntil(ctx, start.Add(leaves)) {
 						return
@@ -126,9 +125,8 @@ func pace(ctx context.Context, c Config, crews []*crew, tallies []*tally, start 
 			if cancelled.Load() {
 				return
 			}
-			a := job{index: index[i], due: due}
-			index[i]++
-			tallies[i].schedule(a, crews[i].offer(a))
+			j := job{index: next.Index, due: next.Due}
+			tallies[next.From].schedule(j, crews[next.From].offer(j))
 		}
 	})
 	pacer.Wait()

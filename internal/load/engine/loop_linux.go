@@ -116,8 +116,8 @@ type loop struct {
 	// next is the arrival that falls due next, and when it may be sent: forever
 	// once there is none.
 	next struct {
-		due, leaves time.Duration
-		lane        int
+		arrival.Arrival
+		leaves time.Duration
 	}
 	// patience is when the answers in flight are no longer waited for.
 	patience  time.Duration
@@ -185,8 +185,8 @@ func (l *loop) turn(timeout time.Duration) {
 
 // draw fetches the next arrival.
 func (l *loop) draw() {
-	due, lane, ok := l.arrivals.Next()
-	l.next.due, l.next.leaves, l.next.lane = due, l.c.sendAt(due), lane
+	next, ok := l.arrivals.Next()
+	l.next.Arrival, l.next.leaves = next, l.c.sendAt(next.Due)
 	if !ok {
 		l.next.leaves = forever
 	}
@@ -198,10 +198,7 @@ func (l *loop) dispatch() {
 		if l.next.leaves > l.now() {
 			return
 		}
-		lane := &l.lanes[l.next.lane]
-		j := job{index: lane.arrived, due: l.next.due}
-		lane.arrived++
-		l.begin(int32(l.next.lane), j)
+		l.begin(int32(l.next.From), job{index: l.next.Index, due: l.next.Due})
 		l.draw()
 	}
 }

@@ -86,7 +86,6 @@ type lane struct {
 	request template
 	head    bool // the method is HEAD
 	timeout time.Duration
-	arrived int // how many arrivals have fallen due
 
 	// busy has the slots with a request, in due order and hence, since all have
 	// the same timeout, in the order of their deadlines.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"chokepoint/internal/load/arrival"
 	"chokepoint/internal/load/latency"
 	"chokepoint/internal/load/ledger"
 	"chokepoint/internal/result"
@@ -23,7 +24,8 @@ func newTimings() *timings {
 // the workers' are kept apart, and meet only in the ledger's check.
 type tally struct {
 	name       string
-	planned    int
+	shard      arrival.Shard
+	planned    int     // of the shard
 	targetRate float64 // per second; the mean of a pattern
 
 	// Written by the pacer alone; atomic for whoever shows progress.
@@ -53,7 +55,7 @@ func newTallies(c Config) []*tally {
 
 func newTally(c Config, i int) *tally {
 	t := &tally{
-		name: c.Endpoints[i].Name, planned: c.planned(i), targetRate: c.targetRate(i),
+		name: c.Endpoints[i].Name, shard: c.Shard, planned: c.planned(i), targetRate: c.targetRate(i),
 		interval: newTimings(), spare: newTimings(), total: newTimings(),
 		ok: latency.New(), failed: latency.New(),
 	}
@@ -76,7 +78,7 @@ func (t *tally) schedule(j job, taken bool) {
 	}
 	t.drops[j.due/time.Second]++
 	if t.requests != nil {
-		t.requests[j.index] = Request{Endpoint: t.name, Index: j.index, Due: j.due, Answer: ledger.Answer{Outcome: ledger.Dropped}}
+		t.requests[t.shard.Position(j.index)] = Request{Endpoint: t.name, Index: j.index, Due: j.due, Answer: ledger.Answer{Outcome: ledger.Dropped}}
 	}
 }
 
@@ -85,7 +87,7 @@ func (t *tally) schedule(j job, taken bool) {
 func (t *tally) finish(j job, lag, service time.Duration, answer ledger.Answer) {
 	response := lag + service
 	if t.requests != nil {
-		t.requests[j.index] = Request{
+		t.requests[t.shard.Position(j.index)] = Request{
 			Endpoint: t.name, Index: j.index, Due: j.due,
 			Lag: lag, Service: service, Response: response, Answer: answer,
 		}

@@ -1,0 +1,205 @@
+package arrival
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"chokepoint/internal/rate"
+)
+
+// drawSequences draws the arrivals of a few endpoints, and gives a way to make
+// them anew.
+func drawSequences(t *rapid.T) func() []Sequence {
+	window := time.Duration(rapid.Int64Range(1, int64(3*time.Second)).Draw(t, "window"))
+	kind := rapid.SampledFrom([]string{"constant", "poisson", KindRamp, KindSteps, KindReplay}).Draw(t, "arrivals")
+	rates := rapid.SliceOfN(rapid.IntRange(1, 300), 1, 3).Draw(t, "rates")
+	seed := rapid.Uint64().Draw(t, "seed")
+	var patterns []Pattern
+	for range rates {
+		patterns = append(patterns, drawPattern(t, kind, window))
+	}
+	return func() []Sequence {
+		var all []Sequence
+		for i, r := range rates {
+			switch kind {
+			case "constant":
+				all = append(all, Constant(rate.Rate(r), window))
+			case "poisson":
+				all = append(all, Poisson(rate.Rate(r), window, seed, uint64(i)))
+			default:
+				all = append(all, patterns[i].Sequence("fast"))
+			}
+		}
+		return all
+	}
+}
+
+func drawPattern(t *rapid.T, kind string, window time.Duration) Pattern {
+	draw := func() rate.Rate { return rate.Rate(rapid.IntRange(1, 300).Draw(t, "rate")) }
+	switch kind {
+	case KindRamp:
+		return mustCourse(t, kind, Leg{Length: window, From: draw(), To: draw()})
+	case KindSteps:
+		first, second := draw(), draw()
+		return mustCourse(t, kind, Leg{Length: window, From: first, To: first}, Leg{Length: window, From: second, To: second})
+	case KindReplay:
+		times := rapid.SliceOfN(rapid.Int64Range(0, int64(window)), 1, 100).Draw(t, "times")
+		slices.Sort(times)
+		rec := &Recording{times: map[string][]time.Duration{}, length: window + 1}
+		for _, due := range times {
+			rec.times[""] = append(rec.times[""], time.Duration(due))
+		}
+		return rec
+	}
+	return nil
+}
+
+func mustCourse(t *rapid.T, kind string, legs ...Leg) *Course {
+	c, err := newCourse(kind, legs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// mustBePlan checks that the parts together are the whole, and that no arrival is
+// in two of them.
+func mustBePlan(t *rapid.T, whole []Arrival, parts [][]Arrival) {
+	var union []Arrival
+	seen := map[Arrival]bool{}
+	for _, part := range parts {
+		for _, a := range part {
+			if seen[a] {
+				t.Fatalf("arrival %+v is in two shards", a)
+			}
+			seen[a] = true
+		}
+		union = append(union, part...)
+	}
+	slices.SortFunc(union, func(a, b Arrival) int {
+		return cmpInOrder(int(a.Due-b.Due), a.From-b.From, a.Index-b.Index)
+	})
+	if diff := cmp.Diff(whole, union); diff != "" {
+		t.Fatalf("the union of %d shards is not the plan:\n%s", len(parts), diff)
+	}
+}
+
+// cmpInOrder is the first that is not 0.
+func cmpInOrder(signs ...int) int {
+	for _, s := range signs {
+		if s != 0 {
+			return s
+		}
+	}
+	return 0
+}
+
+func TestShardsAreThePlan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sequences := drawSequences(t)
+		of := rapid.IntRange(1, 9).Draw(t, "shards")
+		whole := drainMerged(Merge(Shard{}, sequences()...))
+		counts := make([]int, len(sequences()))
+		for i, s := range sequences() {
+			counts[i] = Count(s)
+		}
+		var parts [][]Arrival
+		for i := range of {
+			shard := Shard{Index: i, Of: of}
+			part := drainMerged(Merge(shard, sequences()...))
+			if !slices.IsSortedFunc(part, func(a, b Arrival) int { return int(a.Due - b.Due) }) {
+				t.Fatalf("shard %v is not in due order", shard)
+			}
+			got := make([]int, len(counts))
+			for _, a := range part {
+				if a.Index%of != i || shard.Nth(got[a.From]) != a.Index || shard.Position(a.Index) != got[a.From] {
+					t.Fatalf("shard %v: arrival %+v is its number %d", shard, a, got[a.From])
+				}
+				got[a.From]++
+			}
+			for from, n := range counts {
+				if shard.Count(n) != got[from] {
+					t.Fatalf("shard %v has %d of %d arrivals, and Count says %d", shard, got[from], n, shard.Count(n))
+				}
+			}
+			parts = append(parts, part)
+		}
+		mustBePlan(t, whole, parts)
+	})
+}
+
+func TestShardsOfAShardAreTheShard(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sequences := drawSequences(t)
+		of, parts := rapid.IntRange(1, 5).Draw(t, "shards"), rapid.IntRange(1, 5).Draw(t, "parts")
+		shard := Shard{Index: rapid.IntRange(0, of-1).Draw(t, "shard"), Of: of}
+		var split [][]Arrival
+		for j := range parts {
+			split = append(split, drainMerged(Merge(shard.Split(j, parts), sequences()...)))
+		}
+		mustBePlan(t, drainMerged(Merge(shard, sequences()...)), split)
+	})
+}
+
+// TestMostBoundsAShard: no stretch of time holds more of a shard than Most makes
+// of what it holds of the plan.
+func TestMostBoundsAShard(t *testing.T) {
+	within := func(all []Arrival, stretch time.Duration) int {
+		most := 0
+		for i := range all {
+			n := i
+			for n < len(all) && all[n].Due-all[i].Due < stretch {
+				n++
+			}
+			most = max(most, n-i)
+		}
+		return most
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		sequences := drawSequences(t)
+		one := func() Sequence { return sequences()[0] }
+		stretch := time.Duration(rapid.Int64Range(1, int64(time.Second)).Draw(t, "stretch"))
+		shard := Shard{Of: rapid.IntRange(1, 9).Draw(t, "shards")}
+		whole := within(drainMerged(Merge(Shard{}, one())), stretch)
+		for shard.Index = range shard.Of {
+			if got := within(drainMerged(Merge(shard, one())), stretch); got > shard.Most(whole) {
+				t.Fatalf("shard %v has %d arrivals within %v, and Most(%d) is %d", shard, got, stretch, whole, shard.Most(whole))
+			}
+		}
+	})
+}
+
+func TestParseShard(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want Shard
+		err  string
+	}{
+		{"0/1", Shard{0, 1}, ""},
+		{"2/3", Shard{2, 3}, ""},
+		{"3/3", Shard{}, "shard 3/3 does not exist: they count from 0, so of 3 the last is 2/3"},
+		{"-1/3", Shard{}, "shard -1/3 does not exist"},
+		{"0/0", Shard{}, "shard 0/0"},
+		{"0/10001", Shard{}, "split into 1 to 10000 parts"},
+		{"1", Shard{}, `shard "1" is not an index and a number, as in 0/3`},
+		{"", Shard{}, `shard "" is not`},
+		{"a/3", Shard{}, `shard "a/3" is not`},
+		{"/3", Shard{}, `shard "/3" is not`},
+	} {
+		got, err := ParseShard(tt.text)
+		if tt.err == "" {
+			if err != nil || got != tt.want || got.String() != tt.text {
+				t.Errorf("%q: %v, %v, want %v", tt.text, got, err, tt.want)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%q: error %v, want %q", tt.text, err, tt.err)
+		}
+	}
+}
