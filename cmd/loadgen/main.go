@@ -72,20 +72,22 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 	defer out.discard()
 	plan := o.plan
 	plan.Log = out.log()
-	plan.EachSecond = out.eachSecond()
-	if isTerminal(stderr) {
-		plan.Progress = func(p engine.Progress) { showProgress(stderr, p) }
-	}
+	var watching watchers
+	plan.EachSecond = watching.second
 	player, err := engine.New(ctx, plan)
 	if err != nil {
 		return cli.ExitFailure, err
 	}
 	defer player.Close()
-	report, err := player.Run(ctx)
-	report.Load.Thresholds = threshold.EvaluateAll(o.thresholds, report.Load.Endpoints, responses(report))
-	if plan.Progress != nil {
-		clearProgress(stderr)
+	watching = append(watching, out.second)
+	endProgress := func() {}
+	if !o.quiet {
+		live := showProgress(newScreen(stderr))
+		watching, endProgress = append(watching, live.second), live.end
 	}
+	report, err := player.Run(ctx)
+	endProgress()
+	report.Load.Thresholds = threshold.EvaluateAll(o.thresholds, report.Load.Endpoints, responses(report))
 	if err == nil {
 		err = out.commit(report)
 	} else {
@@ -103,6 +105,15 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 		return cli.ExitThreshold, nil
 	}
 	return cli.ExitOK, nil
+}
+
+// watchers are told of every second when it is over.
+type watchers []func(engine.Second)
+
+func (w *watchers) second(s engine.Second) {
+	for _, watch := range *w {
+		watch(s)
+	}
 }
 
 // responses are the histograms that thresholds look at.

@@ -40,6 +40,7 @@ type options struct {
 	hgrm       string // with {endpoint} for the name
 	perSecond  string
 	requests   string
+	quiet      bool
 }
 
 // parse reads the command line and refuses a plan that cannot be had.
@@ -78,6 +79,7 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	fs.StringVar(&o.hlog, "hlog", "", "write the HdrHistogram interval log to this `file`")
 	fs.StringVar(&o.hgrm, "hgrm", "", "write the percentile distribution of the response times to this `file`; with several endpoints its name needs {endpoint}")
 	fs.StringVar(&o.perSecond, "per-second", "", "write a row for every second and endpoint to this CSV `file`")
+	fs.BoolVar(&o.quiet, "quiet", false, "show no progress on stderr")
 	fs.StringVar(&o.requests, "requests", "", "write a row for every arrival to this CSV `file`")
 	if err := cli.Parse(fs, args, synopsis, stdout); err != nil {
 		return o, err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"chokepoint/internal/load/engine"
+	"chokepoint/internal/load/ledger"
 	"chokepoint/internal/result"
 )
 
@@ -87,24 +88,23 @@ func perSecondHeader() []string {
 	return []string{"second", "endpoint", "scheduled", "started", "dropped", "ok", "failed", "p50_ms", "p99_ms", "max_ms", "in_flight"}
 }
 
-// eachSecond writes the rows of -per-second; nil if none are wanted. What goes
-// wrong is known at the end, from the csv.Writer.
-func (out *outputs) eachSecond() func(engine.Second) {
+// second writes the rows of -per-second, if they are wanted. What goes wrong is
+// known at the end, from the csv.Writer.
+func (out *outputs) second(s engine.Second) {
 	if out.rows == nil {
-		return nil
+		return
 	}
-	return func(s engine.Second) {
-		for _, e := range s.Endpoints {
-			p50, p99, longest := "", "", ""
-			if e.Response.Count > 0 {
-				p50, p99, longest = number(e.Response.P50), number(e.Response.P99), number(e.Response.Max)
-			}
-			out.rows.Write([]string{
-				strconv.Itoa(int(s.From / time.Second)), e.Name,
-				strconv.Itoa(e.Scheduled), strconv.Itoa(e.Started), strconv.Itoa(e.Dropped), strconv.Itoa(e.OK), strconv.Itoa(e.Failed),
-				p50, p99, longest, strconv.Itoa(e.InFlight),
-			})
+	for _, e := range s.Endpoints {
+		p50, p99, longest := "", "", ""
+		if response := e.Timings.Response.Percentiles(); response.Count > 0 {
+			p50, p99, longest = number(response.P50), number(response.P99), number(response.Max)
 		}
+		out.rows.Write([]string{
+			strconv.Itoa(int(s.From / time.Second)), e.Name,
+			strconv.Itoa(e.Scheduled), strconv.Itoa(e.Started), strconv.Itoa(e.Dropped),
+			strconv.Itoa(e.Outcomes[ledger.OK]), strconv.Itoa(e.Outcomes.Failed()),
+			p50, p99, longest, strconv.Itoa(e.InFlight),
+		})
 	}
 }
 

@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"chokepoint/internal/load/engine"
 	"chokepoint/internal/result"
@@ -131,21 +129,3 @@ func printCounts(w io.Writer, name string, counts map[string]int) {
 	}
 	fmt.Fprintf(w, "\n%s: %s\n", name, strings.Join(parts, ", "))
 }
-
-// isTerminal says whether w is a character device, where a line can be redrawn.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// showProgress redraws the one line of progress.
-func showProgress(w io.Writer, p engine.Progress) {
-	fmt.Fprintf(w, "\r\033[K%v of %v: %d scheduled, %d in flight, %d dropped",
-		p.Elapsed.Round(time.Second), p.Window, p.Scheduled, p.InFlight, p.Dropped)
-}
-
-func clearProgress(w io.Writer) { fmt.Fprint(w, "\r\033[K") }

@@ -254,7 +254,7 @@ func (p *phases) baselines(ctx context.Context) error {
 		p.progress("baseline: /fast at %s/s for %v", formatFloat(b.rate), length)
 		name := "baseline-" + b.name + ".json"
 		args := []string{
-			"-phase=" + adminapi.PhaseBaseline, "-duration=" + length.String(), "-json=" + p.world.LoadPath(name),
+			"-quiet", "-phase=" + adminapi.PhaseBaseline, "-duration=" + length.String(), "-json=" + p.world.LoadPath(name),
 			"-max-lag=" + s.MaxLag.String(),
 			"-endpoint=" + endpointArg("fast", p.world.VictimURL()+"/fast", b.rate, s.real(s.FastTimeout), 0),
 		}

@@ -78,7 +78,7 @@ func (p *phases) watchGenerator(ctx context.Context, load world.Load) {
 func (p *phases) loadArgs(loadOn time.Time) []string {
 	s, w := p.e.settings, p.world
 	args := []string{
-		"-phase=" + adminapi.PhaseLoad, "-duration=" + s.real(s.Duration).String(),
+		"-quiet", "-phase=" + adminapi.PhaseLoad, "-duration=" + s.real(s.Duration).String(),
 		"-start-at=" + loadOn.UTC().Format(time.RFC3339Nano),
 		"-arrivals=" + s.Arrivals, fmt.Sprintf("-seed=%d", s.Seed), "-max-lag=" + s.MaxLag.String(),
 		"-json=" + w.LoadPath(result.LoadFile), "-hlog=" + w.LoadPath(result.HistogramFile),

@@ -115,17 +115,9 @@ type Config struct {
 	KeepRequests bool
 	// Log receives the interval log, if it is not nil.
 	Log io.Writer
-	// Progress is called once a second, if it is not nil.
-	Progress func(Progress)
 	// EachSecond is called with every second when it is over, from one goroutine,
 	// if it is not nil.
 	EachSecond func(Second)
-}
-
-// Progress is where a run stands.
-type Progress struct {
-	Elapsed, Window              time.Duration
-	Scheduled, Dropped, InFlight int
 }
 
 // WithDefaults fills in what was left out.

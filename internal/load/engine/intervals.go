@@ -7,22 +7,26 @@ import (
 )
 
 // intervals closes one second after the other, for the interval log, the totals
-// and the progress.
+// and EachSecond.
 type intervals struct {
-	c       Config
-	tallies []*tally
-	start   time.Time
-	before  []counts // at the last cut, by endpoint
-	writer  *latency.LogWriter
-	err     error
-	stop    chan struct{}
-	done    chan struct{}
+	c        Config
+	tallies  []*tally
+	start    time.Time
+	before   []counts // at the last cut, by endpoint
+	calendar *calendar
+	writer   *latency.LogWriter
+	err      error
+	stop     chan struct{}
+	done     chan struct{}
 }
 
 func newIntervals(c Config, tallies []*tally, start time.Time) *intervals {
 	l := &intervals{c: c, tallies: tallies, start: start, before: make([]counts, len(tallies)), stop: make(chan struct{}), done: make(chan struct{})}
 	if c.Log != nil {
 		l.writer, l.err = latency.NewLogWriter(c.Log, start)
+	}
+	if c.EachSecond != nil {
+		l.calendar = newCalendar(c)
 	}
 	go l.run()
 	return l
@@ -37,7 +41,6 @@ func (l *intervals) run() {
 		select {
 		case <-timer.C:
 			l.cut(from, to)
-			l.progress(to)
 			from = to
 		case <-l.stop:
 			timer.Stop()
@@ -52,21 +55,24 @@ func (l *intervals) run() {
 // cut ends the interval [from, to). An error of the log is kept and ends the
 // log, not the run.
 func (l *intervals) cut(from, to time.Duration) {
-	second := Second{From: from, To: to}
+	second := Second{From: from, To: to, Window: l.c.Duration}
 	for i, t := range l.tallies {
 		timings, now := t.rotate()
-		l.write(t.name+"/"+latency.Response, from, to, timings.response)
-		l.write(t.name+"/"+latency.Service, from, to, timings.service)
-		l.write(t.name+"/"+latency.Lag, from, to, timings.lag)
-		if l.c.EachSecond != nil {
-			second.Endpoints = append(second.Endpoints, now.since(l.before[i], t.name, timings.response))
-			l.before[i] = now
-		}
-		timings.reset()
+		l.write(t.name+"/"+latency.Response, from, to, timings.Response)
+		l.write(t.name+"/"+latency.Service, from, to, timings.Service)
+		l.write(t.name+"/"+latency.Lag, from, to, timings.Lag)
+		e := now.since(l.before[i])
+		e.Name, e.Timings = t.name, timings
+		second.Endpoints = append(second.Endpoints, e)
+		l.before[i] = now
 	}
-	if l.c.EachSecond != nil {
-		l.c.EachSecond(second)
+	if l.c.EachSecond == nil {
+		return
 	}
+	for i, planned := range l.calendar.until(to) {
+		second.Endpoints[i].Planned = planned
+	}
+	l.c.EachSecond(second)
 }
 
 // totals logs what is not kept by the second: good answers and failures apart,
@@ -74,8 +80,8 @@ func (l *intervals) cut(from, to time.Duration) {
 // them.
 func (l *intervals) totals(to time.Duration) {
 	for _, t := range l.tallies {
-		l.write(t.name+"/"+latency.OKResponse, 0, to, t.ok)
-		l.write(t.name+"/"+latency.FailedResponse, 0, to, t.failed)
+		l.write(t.name+"/"+latency.OKResponse, 0, to, t.total.OKResponse)
+		l.write(t.name+"/"+latency.FailedResponse, 0, to, t.total.FailedResponse)
 	}
 }
 
@@ -83,19 +89,6 @@ func (l *intervals) write(tag string, from, to time.Duration, h *latency.Histogr
 	if l.writer != nil && l.err == nil {
 		l.err = l.writer.Write(tag, from, to, h)
 	}
-}
-
-func (l *intervals) progress(at time.Duration) {
-	if l.c.Progress == nil {
-		return
-	}
-	p := Progress{Elapsed: at, Window: l.c.Duration}
-	for _, t := range l.tallies {
-		p.Scheduled += int(t.scheduled.Load())
-		p.Dropped += int(t.dropped.Load())
-		p.InFlight += t.inFlight()
-	}
-	l.c.Progress(p)
 }
 
 // close ends the last interval; no worker may be left.

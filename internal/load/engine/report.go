@@ -34,10 +34,7 @@ func report(c Config, tallies []*tally, start, last time.Time, used result.Child
 	load.Validity = judge(c, tallies, load, stopped)
 	timings := make(map[string]Timings, len(tallies))
 	for _, t := range tallies {
-		timings[t.name] = Timings{
-			Response: t.total.response, OKResponse: t.ok, FailedResponse: t.failed,
-			Service: t.total.service, Lag: t.total.lag,
-		}
+		timings[t.name] = t.total
 	}
 	return &Report{Load: load, Timings: timings, Requests: requests(tallies), StoppedEarly: stopped}
 }
@@ -99,7 +96,7 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 		if n := t.ledger.Count(ledger.Interrupted); n > 0 {
 			warn("%s: %d of %d requests were interrupted, unanswered when the generator stopped waiting", t.name, n, e.Started)
 		}
-		if n := t.total.response.Clamped(); n > 0 {
+		if n := t.total.Response.Clamped(); n > 0 {
 			warn("%s: %d responses took longer than a histogram can tell apart", t.name, n)
 		}
 	}

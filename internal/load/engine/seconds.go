@@ -3,14 +3,16 @@ package engine
 import (
 	"time"
 
+	"chokepoint/internal/load/arrival"
 	"chokepoint/internal/load/latency"
-	"chokepoint/internal/result"
+	"chokepoint/internal/load/ledger"
 )
 
 // Second is what happened in one second of a run; the last one is cut short by
 // the last answer.
 type Second struct {
 	From, To  time.Duration // offsets from the start
+	Window    time.Duration // the length of the load window
 	Endpoints []EndpointSecond
 }
 
@@ -18,38 +20,86 @@ type Second struct {
 // run
 //
 //	scheduled = started + dropped
-//	started   = ok + failed
+//	started   = the sum of outcomes
 //
-// and the sums are those of the ledger; failed includes the interrupted.
+// and the sums are those of the ledger.
 type EndpointSecond struct {
-	Name                        string
+	Name string
+	// Planned is how many arrivals the plan has in the second. A generator that is
+	// late has scheduled fewer at its end.
+	Planned                     int
 	Scheduled, Started, Dropped int
-	OK, Failed                  int
+	Outcomes                    ledger.Outcomes
 	// InFlight is how many requests had no outcome at the end of the second.
 	InFlight int
-	// Response is that of the requests that ended within the second.
-	Response result.Percentiles
+	// Timings are those of the requests that ended within the second. They are
+	// only lent: what is kept of them must be copied before EachSecond returns.
+	Timings Timings
 }
 
 // counts are those of an endpoint from the start to some moment.
 type counts struct {
-	started, dropped, ok, finished int
+	started, dropped int
+	outcomes         ledger.Outcomes
 }
 
 // since is what happened between two moments.
-func (now counts) since(before counts, name string, response *latency.Histogram) EndpointSecond {
+func (now counts) since(before counts) EndpointSecond {
 	started, dropped := now.started-before.started, now.dropped-before.dropped
-	ok := now.ok - before.ok
 	return EndpointSecond{
-		Name: name, Scheduled: started + dropped, Started: started, Dropped: dropped,
-		OK: ok, Failed: now.finished - before.finished - ok,
+		Scheduled: started + dropped, Started: started, Dropped: dropped,
+		Outcomes: now.outcomes.Since(before.outcomes),
 		// A worker can be done before the pacer has counted the start.
-		InFlight: max(0, now.started-now.finished),
-		Response: response.Percentiles(),
+		InFlight: max(0, now.started-now.outcomes.Finished()),
 	}
 }
 
-// Timings are the histograms of an endpoint over a whole run.
+// Timings are the histograms of an endpoint over a second or a whole run.
+// Response holds what is in OKResponse and FailedResponse together.
 type Timings struct {
 	Response, OKResponse, FailedResponse, Service, Lag *latency.Histogram
+}
+
+func newTotal() Timings {
+	return Timings{
+		Response: latency.New(), OKResponse: latency.New(), FailedResponse: latency.New(),
+		Service: latency.New(), Lag: latency.New(),
+	}
+}
+
+func (t Timings) merge(from Timings) {
+	t.Response.Merge(from.Response)
+	t.OKResponse.Merge(from.OKResponse)
+	t.FailedResponse.Merge(from.FailedResponse)
+	t.Service.Merge(from.Service)
+	t.Lag.Merge(from.Lag)
+}
+
+// calendar counts what the plan has in one second after the other.
+type calendar struct {
+	endpoints int
+	arrivals  *arrival.Merged
+	next      struct {
+		due      time.Duration
+		endpoint int
+		ok       bool
+	}
+}
+
+func newCalendar(c Config) *calendar {
+	k := &calendar{endpoints: len(c.Endpoints), arrivals: c.arrivals()}
+	k.draw()
+	return k
+}
+
+func (k *calendar) draw() { k.next.due, k.next.endpoint, k.next.ok = k.arrivals.Next() }
+
+// until is how many arrivals of each endpoint fall due before to and were not
+// counted by a call before; it costs some 10 ns for each.
+func (k *calendar) until(to time.Duration) []int {
+	planned := make([]int, k.endpoints)
+	for ; k.next.ok && k.next.due < to; k.draw() {
+		planned[k.next.endpoint]++
+	}
+	return planned
 }

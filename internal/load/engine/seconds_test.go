@@ -12,6 +12,8 @@ import (
 
 	"chokepoint/internal/load/arrival"
 	"chokepoint/internal/load/latency"
+	"chokepoint/internal/load/ledger"
+	"chokepoint/internal/result"
 )
 
 // recorded plays the times, in seconds, on two workers with a timeout of 1 s.
@@ -30,7 +32,11 @@ func TestEverySecondIsAccountedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := recorded(t, "0.1\n0.2\n0.3\n1.1\n1.2\n")
 		var got []Second
-		c.EachSecond = func(s Second) { got = append(got, s) }
+		var responses []result.Percentiles
+		c.EachSecond = func(s Second) {
+			got = append(got, s)
+			responses = append(responses, s.Endpoints[0].Timings.Response.Percentiles())
+		}
 		r := play(t, t.Context(), c, newFake(func(_, index int) time.Duration {
 			if index == 0 {
 				return time.Hour
@@ -38,13 +44,15 @@ func TestEverySecondIsAccountedFor(t *testing.T) {
 			return 500 * time.Millisecond
 		}))
 		want := []Second{
-			{0, time.Second, []EndpointSecond{{Name: "fast", Scheduled: 3, Started: 2, Dropped: 1, OK: 1, InFlight: 1}}},
-			{time.Second, 1700 * time.Millisecond, []EndpointSecond{{Name: "fast", Scheduled: 2, Started: 2, OK: 2, Failed: 1}}},
+			{0, time.Second, c.Duration, []EndpointSecond{{Name: "fast", Planned: 3, Scheduled: 3, Started: 2, Dropped: 1,
+				Outcomes: ledger.Outcomes{ledger.OK: 1}, InFlight: 1}}},
+			{time.Second, 1700 * time.Millisecond, c.Duration, []EndpointSecond{{Name: "fast", Planned: 2, Scheduled: 2, Started: 2,
+				Outcomes: ledger.Outcomes{ledger.OK: 2, ledger.Timeout: 1}}}},
 		}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(EndpointSecond{}, "Response")); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(EndpointSecond{}, "Timings")); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
-		if first, second := got[0].Endpoints[0].Response, got[1].Endpoints[0].Response; first.Count != 1 || second.Count != 3 || second.Max != 1000 {
+		if first, second := responses[0], responses[1]; first.Count != 1 || second.Count != 3 || second.Max != 1000 {
 			t.Errorf("responses %+v and %+v, want one, and three of at most a second", first, second)
 		}
 		e := r.Load.Endpoints["fast"]

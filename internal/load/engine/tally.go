@@ -11,13 +11,15 @@ import (
 	"chokepoint/internal/result"
 )
 
-// timings are the three durations that are logged every second.
+// timings are what is recorded of each request: its response time as that of a
+// good answer or of a failure, and two more. The response times of all are the
+// sum of the two, so nothing is recorded twice.
 type timings struct {
-	response, service, lag *latency.Histogram
+	ok, failed, service, lag *latency.Histogram
 }
 
 func newTimings() *timings {
-	return &timings{response: latency.New(), service: latency.New(), lag: latency.New()}
+	return &timings{ok: latency.New(), failed: latency.New(), service: latency.New(), lag: latency.New()}
 }
 
 // tally is everything that is counted of one endpoint. The pacer's figures and
@@ -36,13 +38,14 @@ type tally struct {
 	// one goroutine that decides an arrival's fate.
 	requests []Request
 
-	mu         sync.Mutex
-	ledger     ledger.Ledger
-	interval   *timings // of the running second
-	ok, failed *latency.Histogram
+	mu       sync.Mutex
+	ledger   ledger.Ledger
+	interval *timings // of the running second
 
-	// Used by the interval log alone.
-	spare, total *timings
+	// Used by intervals alone: the timings of the second before, and of all.
+	spare    *timings
+	response *latency.Histogram // of the second before, good and failed
+	total    Timings
 }
 
 func newTallies(c Config) []*tally {
@@ -56,8 +59,7 @@ func newTallies(c Config) []*tally {
 func newTally(c Config, i int) *tally {
 	t := &tally{
 		name: c.Endpoints[i].Name, shard: c.Shard, planned: c.planned(i), targetRate: c.targetRate(i),
-		interval: newTimings(), spare: newTimings(), total: newTimings(),
-		ok: latency.New(), failed: latency.New(),
+		interval: newTimings(), spare: newTimings(), response: latency.New(), total: newTotal(),
 	}
 	if c.KeepRequests {
 		t.requests = make([]Request, t.planned)
@@ -99,39 +101,36 @@ func (t *tally) finish(j job, lag, service time.Duration, answer ledger.Answer) 
 	if !answer.Outcome.Completed() {
 		return
 	}
-	t.interval.response.Record(response)
 	t.interval.service.Record(service)
 	if answer.Outcome == ledger.OK {
-		t.ok.Record(response)
+		t.interval.ok.Record(response)
 	} else {
-		t.failed.Record(response)
+		t.interval.failed.Record(response)
 	}
-}
-
-// inFlight is about how many requests have no outcome yet.
-func (t *tally) inFlight() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return max(0, int(t.started.Load())-t.ledger.Finished())
 }
 
 // rotate gives the timings since the last call and adds them to the total, and
 // the counts so far. The timings are valid until the next call.
-func (t *tally) rotate() (*timings, counts) {
+func (t *tally) rotate() (Timings, counts) {
+	// The spare is empty: what it held has been dealt with.
+	t.spare.reset()
 	t.mu.Lock()
 	done := t.interval
 	t.interval, t.spare = t.spare, done
-	now := counts{ok: t.ledger.Count(ledger.OK), finished: t.ledger.Finished()}
+	now := counts{outcomes: t.ledger.Outcomes()}
 	t.mu.Unlock()
 	now.started, now.dropped = int(t.started.Load()), int(t.dropped.Load())
-	t.total.response.Merge(done.response)
-	t.total.service.Merge(done.service)
-	t.total.lag.Merge(done.lag)
-	return done, now
+	t.response.Reset()
+	t.response.Merge(done.ok)
+	t.response.Merge(done.failed)
+	second := Timings{Response: t.response, OKResponse: done.ok, FailedResponse: done.failed, Service: done.service, Lag: done.lag}
+	t.total.merge(second)
+	return second, now
 }
 
 func (t *timings) reset() {
-	t.response.Reset()
+	t.ok.Reset()
+	t.failed.Reset()
 	t.service.Reset()
 	t.lag.Reset()
 }
@@ -151,11 +150,11 @@ func (t *tally) endpoint(e Endpoint, window time.Duration) result.Endpoint {
 		AchievedRate:    float64(t.started.Load()) / window.Seconds(),
 		Workers:         e.Workers,
 		ClientTimeoutMS: float64(e.Timeout) / float64(time.Millisecond),
-		Response:        t.total.response.Percentiles(),
-		OKResponse:      t.ok.Percentiles(),
-		FailedResponse:  t.failed.Percentiles(),
-		Service:         t.total.service.Percentiles(),
-		Lag:             t.total.lag.Percentiles(),
+		Response:        t.total.Response.Percentiles(),
+		OKResponse:      t.total.OKResponse.Percentiles(),
+		FailedResponse:  t.total.FailedResponse.Percentiles(),
+		Service:         t.total.Service.Percentiles(),
+		Lag:             t.total.Lag.Percentiles(),
 	}
 	t.close().Fill(&r)
 	return r

@@ -29,6 +29,30 @@ const (
 	outcomes
 )
 
+// Outcomes counts started requests by their outcome, which is the index.
+type Outcomes [outcomes]int
+
+// Finished is how many have an outcome.
+func (o Outcomes) Finished() int {
+	n := 0
+	for _, c := range o {
+		n += c
+	}
+	return n
+}
+
+// Failed is how many have an outcome other than OK; the interrupted are among
+// them.
+func (o Outcomes) Failed() int { return o.Finished() - o[OK] }
+
+// Since is what has been added to before.
+func (o Outcomes) Since(before Outcomes) Outcomes {
+	for i, n := range before {
+		o[i] -= n
+	}
+	return o
+}
+
 var names = [outcomes]string{"dropped", "ok", "http_error", "timeout", "connect_error", "transport_error", "interrupted"}
 
 // String is the outcome's name in files and reports.
@@ -70,7 +94,7 @@ type Ledger struct {
 	// Counted by whoever schedules.
 	Planned, Scheduled, Started, Dropped int
 	// Counted by whoever waits for answers.
-	outcomes    [outcomes]int
+	outcomes    Outcomes
 	causes      map[string]int
 	status      map[int]int
 	errorBodies map[string]int
@@ -109,14 +133,11 @@ func (l *Ledger) Count(o Outcome) int {
 	return l.outcomes[o]
 }
 
+// Outcomes is how many started requests had each outcome so far.
+func (l *Ledger) Outcomes() Outcomes { return l.outcomes }
+
 // Finished is how many started requests have an outcome so far.
-func (l *Ledger) Finished() int {
-	n := 0
-	for _, c := range l.outcomes {
-		n += c
-	}
-	return n
-}
+func (l *Ledger) Finished() int { return l.outcomes.Finished() }
 
 // Cause is how many requests had the cause.
 func (l *Ledger) Cause(cause string) int { return l.causes[cause] }

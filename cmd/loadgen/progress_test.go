@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"chokepoint/internal/load/engine"
+	"chokepoint/internal/load/latency"
+	"chokepoint/internal/load/ledger"
+)
+
+// secondOf is the second that ends at the given one, with planned arrivals of
+// which as many were dropped, and answers of 2 ms to the others.
+func secondOf(at, planned, dropped int) engine.Second {
+	responses := latency.New()
+	for range planned - dropped {
+		responses.Record(2 * time.Millisecond)
+	}
+	to := time.Duration(at) * time.Second
+	return engine.Second{From: to - time.Second, To: to, Window: 30 * time.Second, Endpoints: []engine.EndpointSecond{{
+		Name: "fast", Planned: planned, Scheduled: planned, Started: planned - dropped, Dropped: dropped,
+		Outcomes: ledger.Outcomes{ledger.OK: planned - dropped - 1, ledger.Timeout: 1}, InFlight: 3,
+		Timings: engine.Timings{Response: responses},
+	}}}
+}
+
+func TestProgress(t *testing.T) {
+	const (
+		first   = "1s/30s  20 of 20/s  3 in flight  p50 2.0, p99 2.0 ms  1 failed"
+		quiet   = "7s/30s  20 of 20/s  3 in flight  p50 2.0, p99 2.0 ms  2 failed"
+		loud    = "7s/30s  DROPPED 10  10 of 20/s  3 in flight  p50 2.0, p99 2.0 ms  2 failed"
+		erase   = "\r\033[K"
+		red     = "\033[1;31m"
+		regular = "\033[0m"
+	)
+	for _, test := range []struct {
+		name    string
+		screen  screen
+		dropped int
+		want    string
+	}{
+		{"a file", screen{}, 0, quiet + "\n"},
+		{"a file, drops", screen{color: true}, 10, loud + "\n"},
+		{"a terminal", screen{redraw: true, color: true}, 0, erase + first + erase + quiet + erase},
+		{"drops in color", screen{redraw: true, color: true}, 10, erase + first + erase + strings.Replace(loud, "DROPPED 10", red+"DROPPED 10"+regular, 1) + erase},
+		{"drops without color", screen{redraw: true}, 10, erase + first + erase + loud + erase},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var text bytes.Buffer
+				test.screen.w, test.screen.width = &text, func() int { return 120 }
+				p := showProgress(test.screen)
+				for _, s := range []engine.Second{secondOf(1, 20, 0), secondOf(7, 20, test.dropped)} {
+					p.second(s)
+					synctest.Wait()
+				}
+				p.end()
+				if text.String() != test.want {
+					t.Errorf("got\n%q\nwant\n%q", text.String(), test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestProgressFitsTheTerminal(t *testing.T) {
+	m := moment{at: time.Second, window: 30 * time.Second, dropped: 1234}
+	for width, want := range map[int]string{0: "", 1: "", 10: "1s/30s  D", 22: "1s/30s  DROPPED 1234 "} {
+		s := screen{redraw: true, width: func() int { return width }}
+		if got := m.line(s); got != want {
+			t.Errorf("%d columns: %q, want %q", width, got, want)
+		}
+	}
+	late := moment{at: 40 * time.Second, window: 30 * time.Second, inFlight: 7}
+	if got, want := late.line(screen{}), "40s/30s  waiting for answers  7 in flight  no answers  0 failed"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// stuck takes nothing until it is released.
+type stuck struct{ released chan struct{} }
+
+func (s stuck) Write(b []byte) (int, error) {
+	<-s.released
+	return len(b), nil
+}
+
+func TestAStderrThatNobodyReadsStallsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stuck{make(chan struct{})}
+		began := time.Now()
+		p := showProgress(screen{w: s, redraw: true, width: func() int { return 80 }})
+		for i := range 1000 {
+			p.second(secondOf(i+1, 20, 0))
+			synctest.Wait()
+		}
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("a thousand seconds took %v of the run's time, want none", waited)
+		}
+		p.end()
+		if waited := time.Since(began); waited != lastLine {
+			t.Errorf("the end took %v, want %v", waited, lastLine)
+		}
+		close(s.released)
+	})
+}
