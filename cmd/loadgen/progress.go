@@ -145,9 +145,12 @@ func (m moment) line(s screen) string {
 		loud = fmt.Sprintf("DROPPED %d", m.dropped)
 		parts = append(parts, loud)
 	}
-	if m.planned > 0 || m.at <= m.window {
+	switch {
+	case m.planned > 0:
 		parts = append(parts, fmt.Sprintf("%s of %s/s", short(m.started), short(m.planned)))
-	} else {
+	case m.at <= m.window:
+		parts = append(parts, short(m.started)+"/s")
+	default:
 		parts = append(parts, "waiting for answers")
 	}
 	parts = append(parts, fmt.Sprintf("%d in flight", m.inFlight))

@@ -12,8 +12,8 @@ type intervals struct {
 	c        Config
 	tallies  []*tally
 	start    time.Time
-	before   []counts // at the last cut, by endpoint
-	calendar *calendar
+	before   []counts  // at the last cut, by endpoint
+	calendar *calendar // nil if nobody asks, or nothing is planned
 	writer   *latency.LogWriter
 	err      error
 	stop     chan struct{}
@@ -25,7 +25,8 @@ func newIntervals(c Config, tallies []*tally, start time.Time) *intervals {
 	if c.Log != nil {
 		l.writer, l.err = latency.NewLogWriter(c.Log, start)
 	}
-	if c.EachSecond != nil {
+	// A closed model plans no arrivals.
+	if c.EachSecond != nil && c.Closed == 0 {
 		l.calendar = newCalendar(c)
 	}
 	go l.run()
@@ -69,8 +70,10 @@ func (l *intervals) cut(from, to time.Duration) {
 	if l.c.EachSecond == nil {
 		return
 	}
-	for i, planned := range l.calendar.until(to) {
-		second.Endpoints[i].Planned = planned
+	if l.calendar != nil {
+		for i, planned := range l.calendar.until(to) {
+			second.Endpoints[i].Planned = planned
+		}
 	}
 	l.c.EachSecond(second)
 }

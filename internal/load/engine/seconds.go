@@ -26,7 +26,7 @@ type Second struct {
 type EndpointSecond struct {
 	Name string
 	// Planned is how many arrivals the plan has in the second. A generator that is
-	// late has scheduled fewer at its end.
+	// late has scheduled fewer at its end. 0 in a closed model, which plans none.
 	Planned                     int
 	Scheduled, Started, Dropped int
 	Outcomes                    ledger.Outcomes
