@@ -79,27 +79,23 @@ func (t Timings) merge(from Timings) {
 type calendar struct {
 	endpoints int
 	arrivals  *arrival.Merged
-	next      struct {
-		due      time.Duration
-		endpoint int
-		ok       bool
-	}
+	next      arrival.Arrival
+	more      bool // next is one
 }
 
 func newCalendar(c Config) *calendar {
 	k := &calendar{endpoints: len(c.Endpoints), arrivals: c.arrivals()}
-	k.draw()
+	k.next, k.more = k.arrivals.Next()
 	return k
 }
-
-func (k *calendar) draw() { k.next.due, k.next.endpoint, k.next.ok = k.arrivals.Next() }
 
 // until is how many arrivals of each endpoint fall due before to and were not
 // counted by a call before; it costs some 10 ns for each.
 func (k *calendar) until(to time.Duration) []int {
 	planned := make([]int, k.endpoints)
-	for ; k.next.ok && k.next.due < to; k.draw() {
-		planned[k.next.endpoint]++
+	for k.more && k.next.Due < to {
+		planned[k.next.From]++
+		k.next, k.more = k.arrivals.Next()
 	}
 	return planned
 }
