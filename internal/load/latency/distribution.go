@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/big"
+	"strconv"
 	"time"
 )
 
@@ -23,18 +25,29 @@ func (h *Histogram) WriteDistribution(w io.Writer) error {
 	unit := float64(time.Millisecond)
 	if h.Count() > 0 {
 		for _, line := range h.counts.CumulativeDistributionWithTicks(ticksPerHalfDistance) {
-			fmt.Fprintf(b, "%12.*f %2.12f %10d", digits, float64(line.ValueAt)/unit, line.Quantile/100, line.Count)
+			fmt.Fprintf(b, "%12s %s %10d", decimal(float64(line.ValueAt)/unit, digits), decimal(line.Quantile/100, 12), line.Count)
 			if line.Quantile < 100 {
-				fmt.Fprintf(b, " %14.2f", 1/(1-line.Quantile/100))
+				fmt.Fprintf(b, " %14s", decimal(1/(1-line.Quantile/100), 2))
 			}
 			fmt.Fprintln(b)
 		}
 	}
 	buckets, subBuckets := h.geometry()
-	fmt.Fprintf(b, "#[Mean    = %12.*f, StdDeviation   = %12.*f]\n", digits, h.counts.Mean()/unit, digits, h.counts.StdDev()/unit)
-	fmt.Fprintf(b, "#[Max     = %12.*f, Total count    = %12d]\n", digits, float64(h.counts.Max())/unit, h.Count())
+	fmt.Fprintf(b, "#[Mean    = %12s, StdDeviation   = %12s]\n", decimal(h.counts.Mean()/unit, digits), decimal(h.counts.StdDev()/unit, digits))
+	fmt.Fprintf(b, "#[Max     = %12s, Total count    = %12d]\n", decimal(float64(h.counts.Max())/unit, digits), h.Count())
 	fmt.Fprintf(b, "#[Buckets = %12d, SubBuckets     = %12d]\n", buckets, subBuckets)
 	return b.Flush()
+}
+
+// decimal is v with so many decimals, as Java's Formatter rounds it: the shortest
+// decimal that is v, halves away from zero. Go's fmt rounds the binary value, and so
+// has 0.999780273437 where Java has 0.999780273438.
+func decimal(v float64, decimals int) string {
+	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(v, 'g', -1, 64))
+	if !ok {
+		return strconv.FormatFloat(v, 'f', decimals, 64)
+	}
+	return exact.FloatString(decimals)
 }
 
 // geometry is the shape of the histogram, as its footer has it: buckets of
