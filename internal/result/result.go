@@ -338,8 +338,24 @@ type Load struct {
 	Thresholds []Threshold `json:"thresholds,omitempty"`
 	// Generator is what the load generator's own process used.
 	Generator Child `json:"generator"`
+	// Shard says which part of a plan the load is; nil if it is no part.
+	Shard *Shard `json:"shard,omitempty"`
 	// Merged says what the result was put together from; nil for one run.
 	Merged *Merged `json:"merged,omitempty"`
+}
+
+// Shard is one part of a plan that several generators share. The figures of its
+// Load are those of the part.
+type Shard struct {
+	Index int `json:"index"` // from 0
+	Of    int `json:"of"`
+	// Plan is a digest of what the whole plan sends and when: the same for all its
+	// shards, and for no other plan's.
+	Plan string `json:"plan"`
+	// StartAt is the moment of due time 0 that the shards agreed on.
+	StartAt time.Time `json:"start_at"`
+	// Planned is how many arrivals the whole plan has for each endpoint.
+	Planned map[string]int `json:"planned"`
 }
 
 // Merged is how several results became one.
@@ -348,6 +364,10 @@ type Merged struct {
 	// Arrangement is "parallel", "sequence" or "mixed": whether the rates of the
 	// files add up.
 	Arrangement string `json:"arrangement"`
+	// Shards is into how many the plan was split, and Plan its digest; absent if
+	// the files are no shards.
+	Shards int    `json:"shards,omitempty"`
+	Plan   string `json:"plan,omitempty"`
 	// Incomplete says what is missing or does not fit; nothing is scaled up for it.
 	Incomplete []string `json:"incomplete,omitempty"`
 }

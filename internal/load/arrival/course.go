@@ -2,6 +2,7 @@ package arrival
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"math/big"
 	"time"
@@ -105,6 +106,14 @@ func (c *Course) Most(_ string, stretch time.Duration) int {
 		peak = max(peak, l.From, l.To)
 	}
 	return int(min(math.Ceil(peak.PerSecond()*stretch.Seconds()), float64(c.count)))
+}
+
+// Identify implements Pattern.
+func (c *Course) Identify(w io.Writer) {
+	fmt.Fprintln(w, c.kind)
+	for _, l := range c.legs {
+		fmt.Fprintln(w, int64(l.Length), l.From.PerSecond(), l.To.PerSecond())
+	}
 }
 
 // Sequence implements Pattern; every endpoint has the same.

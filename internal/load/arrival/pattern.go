@@ -2,6 +2,7 @@ package arrival
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ type Pattern interface {
 	Count(endpoint string) int
 	// Most bounds how many fall into any stretch of time of that length.
 	Most(endpoint string, stretch time.Duration) int
+	// Identify writes what tells the pattern from every other one, for a digest.
+	Identify(w io.Writer)
 }
 
 // The kinds of patterns, as ParsePattern reads them.

@@ -197,6 +197,17 @@ func (r *Recording) Most(endpoint string, stretch time.Duration) int {
 	return most
 }
 
+// Identify implements Pattern.
+func (r *Recording) Identify(w io.Writer) {
+	fmt.Fprintln(w, KindReplay, int64(r.length))
+	for _, endpoint := range slices.Sorted(maps.Keys(r.times)) {
+		fmt.Fprintf(w, "%q %d\n", endpoint, len(r.times[endpoint]))
+		for _, due := range r.times[endpoint] {
+			fmt.Fprintln(w, int64(due))
+		}
+	}
+}
+
 // Sequence implements Pattern.
 func (r *Recording) Sequence(endpoint string) Sequence { return &replay{times: r.of(endpoint)} }
 

@@ -203,3 +203,40 @@ func TestParseShard(t *testing.T) {
 		}
 	}
 }
+
+func TestPatternsIdentifyThemselves(t *testing.T) {
+	record := func(text string) Pattern {
+		r, err := ParseRecording("a.csv", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	of := func(p Pattern) string {
+		var b strings.Builder
+		p.Identify(&b)
+		return b.String()
+	}
+	patterns := map[string]Pattern{
+		"ramp":             mustPattern(t, "ramp:10..100", time.Second),
+		"longer ramp":      mustPattern(t, "ramp:10..100", 2*time.Second),
+		"other ramp":       mustPattern(t, "ramp:10..101", time.Second),
+		"steps":            mustPattern(t, "steps:10:1s,100:1s", 0),
+		"other steps":      mustPattern(t, "steps:100:1s,10:1s", 0),
+		"recording":        record("0\n0.5\n"),
+		"other recording":  record("0\n0.6\n"),
+		"longer recording": record("0\n0.5\n0.6\n"),
+		"an endpoint's":    record("due_s,endpoint\n0,a\n0.5,a\n"),
+		"another's":        record("due_s,endpoint\n0,a\n0.5,b\n"),
+	}
+	seen := map[string]string{}
+	for name, p := range patterns {
+		if twin, ok := seen[of(p)]; ok {
+			t.Errorf("%s identifies itself as %s does", name, twin)
+		}
+		seen[of(p)] = name
+	}
+	if of(record("0\n0.5\n")) != of(record("due_s\n0.0\n0.500\n")) {
+		t.Error("a recording is its times, and not how they are written")
+	}
+}

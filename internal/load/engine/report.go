@@ -20,6 +20,7 @@ func report(c Config, tallies []*tally, start, last time.Time, used result.Child
 		Phase:     c.Phase,
 		Engine:    string(c.engine()),
 		Seed:      c.Seed,
+		Shard:     c.shard(start),
 		Endpoints: make(map[string]result.Endpoint),
 		Drops:     make(map[string][]int),
 		Generator: used,

@@ -1,8 +1,16 @@
 package engine
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
+	"net/textproto"
+	"slices"
 	"time"
+
+	"chokepoint/internal/load/arrival"
+	"chokepoint/internal/result"
 )
 
 // validateShard says what keeps the plan from being split.
@@ -18,4 +26,69 @@ func (c Config) validateShard() error {
 			c.Shard, c.Shard.Of, time.Now().UTC().Add(time.Minute).Format(time.RFC3339))
 	}
 	return nil
+}
+
+// shard is what the result says of the part of the plan that c is; nil if the plan
+// is not split.
+func (c Config) shard(start time.Time) *result.Shard {
+	if c.Shard == (arrival.Shard{}) {
+		return nil
+	}
+	if !c.StartAt.IsZero() {
+		start = c.StartAt
+	}
+	s := &result.Shard{
+		Index: c.Shard.Index, Of: c.Shard.Of, Plan: c.digest(),
+		StartAt: start.Round(0).UTC(), Planned: map[string]int{},
+	}
+	for i, e := range c.Endpoints {
+		s.Planned[e.Name] = c.wholePlan(i)
+	}
+	return s
+}
+
+// secretFields are header fields whose value has no part in the digest: one that
+// is short could be guessed from it.
+var secretFields = []string{"Authorization", "Cookie", "Proxy-Authorization"}
+
+// digest tells the plan from every other one: what is sent, when, and how long an
+// answer is waited for. What may differ from machine to machine has no part in it:
+// workers, engine, addresses, certificates, outputs, limits, and credentials.
+func (c Config) digest() string {
+	h := sha256.New()
+	fmt.Fprintln(h, int64(c.Duration), c.Arrivals, int64(c.Warmup), c.Phase, int64(c.Quantum))
+	if c.Arrivals == Poisson {
+		fmt.Fprintln(h, c.Seed)
+	}
+	if c.GracefulStop != nil {
+		fmt.Fprintln(h, "stop", int64(*c.GracefulStop))
+	}
+	fmt.Fprintln(h, c.Connections.DisableKeepAlive, int64(c.Connections.MaxAge), c.Connections.MaxRequests)
+	if c.Pattern != nil {
+		c.Pattern.Identify(h)
+	}
+	for _, e := range c.Endpoints {
+		e.identify(h)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func (e Endpoint) identify(w io.Writer) {
+	address := e.URL
+	if u, err := target(e.URL); err == nil {
+		u.User = nil
+		address = u.String()
+	}
+	fmt.Fprintf(w, "endpoint %q %q %q %v %d\n", e.Name, e.Method, address, e.Rate.PerSecond(), int64(e.Timeout))
+	for _, f := range e.Header {
+		value := f.Value
+		if slices.Contains(secretFields, textproto.CanonicalMIMEHeaderKey(f.Name)) {
+			value = ""
+		}
+		fmt.Fprintf(w, "header %q %q\n", f.Name, value)
+	}
+	fmt.Fprintf(w, "body %x\n", sha256.Sum256(e.Body))
+	for _, row := range e.Rows {
+		fmt.Fprintf(w, "row %q %x\n", row.URL, sha256.Sum256(row.Body))
+	}
 }

@@ -2,10 +2,16 @@ package engine
 
 import (
 	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,4 +81,143 @@ func TestShardsAreThePlanOnEveryEngine(t *testing.T) {
 			t.Errorf("the server's requests are not the plan:\n%s", diff)
 		}
 	})
+}
+
+// digestChanges are changes of a plan, by the field that they change: those that
+// make it another plan, and those that may differ from machine to machine. A field
+// that is in neither fails the test, so that a new one has to be decided on.
+var digestChanges = struct{ other, same map[string]func(*Config) }{
+	other: map[string]func(*Config){
+		"Duration":     func(c *Config) { c.Duration++ },
+		"Arrivals":     func(c *Config) { c.Arrivals = Constant },
+		"Seed":         func(c *Config) { c.Seed++ },
+		"Pattern":      func(c *Config) { c.Pattern = mustParse("ramp:1..2") },
+		"Warmup":       func(c *Config) { c.Warmup++ },
+		"Phase":        func(c *Config) { c.Phase = "baseline" },
+		"GracefulStop": func(c *Config) { c.GracefulStop = new(time.Duration) },
+		"Quantum":      func(c *Config) { c.Quantum++ },
+
+		"Connections.DisableKeepAlive": func(c *Config) { c.Connections.DisableKeepAlive = true },
+		"Connections.MaxAge":           func(c *Config) { c.Connections.MaxAge++ },
+		"Connections.MaxRequests":      func(c *Config) { c.Connections.MaxRequests++ },
+
+		"Endpoints":         func(c *Config) { c.Endpoints = append(c.Endpoints, c.Endpoints[0]) },
+		"Endpoints.Name":    func(c *Config) { c.Endpoints[0].Name = "slow" },
+		"Endpoints.URL":     func(c *Config) { c.Endpoints[0].URL += "?id=1" },
+		"Endpoints.Method":  func(c *Config) { c.Endpoints[0].Method = "PUT" },
+		"Endpoints.Rate":    func(c *Config) { c.Endpoints[0].Rate++ },
+		"Endpoints.Timeout": func(c *Config) { c.Endpoints[0].Timeout++ },
+		"Endpoints.Header":  func(c *Config) { c.Endpoints[0].Header = []Field{{"Accept", "text/html"}} },
+		"Endpoints.Body":    func(c *Config) { c.Endpoints[0].Body = []byte("body") },
+		"Endpoints.Rows":    func(c *Config) { c.Endpoints[0].Rows = []Row{{URL: "/a"}} },
+	},
+	same: map[string]func(*Config){
+		"Shard":             func(c *Config) { c.Shard.Index++ },
+		"StartAt":           func(c *Config) { c.StartAt = c.StartAt.Add(time.Hour) },
+		"Closed":            func(c *Config) { c.Closed = 1 }, // no shard has it
+		"Engine":            func(c *Config) { c.Engine = Goroutines },
+		"MaxLag":            func(c *Config) { c.MaxLag++ },
+		"KeepRequests":      func(c *Config) { c.KeepRequests = true },
+		"Log":               func(c *Config) { c.Log = io.Discard },
+		"Progress":          func(c *Config) { c.Progress = func(Progress) {} },
+		"EachSecond":        func(c *Config) { c.EachSecond = func(Second) {} },
+		"Endpoints.Workers": func(c *Config) { c.Endpoints[0].Workers++ },
+
+		"Connections":             func(*Config) {}, // by its fields
+		"Connections.Insecure":    func(c *Config) { c.Connections.Insecure = true },
+		"Connections.Roots":       func(c *Config) { c.Connections.Roots = x509.NewCertPool() },
+		"Connections.Certificate": func(c *Config) { c.Connections.Certificate = &tls.Certificate{} },
+		"Connections.ServerName":  func(c *Config) { c.Connections.ServerName = "a" },
+		"Connections.ConnectTo":   func(c *Config) { c.Connections.ConnectTo = []Redirect{{Host: "a"}} },
+		"Connections.Resolve":     func(c *Config) { c.Connections.Resolve = []Redirect{{Host: "a"}} },
+		"Connections.Sources":     func(c *Config) { c.Connections.Sources = []netip.Addr{netip.IPv6Loopback()} },
+	},
+}
+
+func mustParse(text string) arrival.Pattern {
+	p, err := arrival.ParsePattern(text, time.Second)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func digestPlan() Config {
+	return Config{
+		Duration: time.Second, Arrivals: Poisson, Seed: 1, Shard: arrival.Shard{Index: 0, Of: 3},
+		StartAt:   time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Endpoints: []Endpoint{{Name: "fast", URL: "http://user:secret@127.0.0.1/", Rate: 10, Header: []Field{{"cookie", "secret"}}}},
+	}.WithDefaults()
+}
+
+func TestDigestTellsPlansApart(t *testing.T) {
+	want := digestPlan().digest()
+	digests := map[string]string{want: "the plan"}
+	for field, change := range digestChanges.other {
+		c := digestPlan()
+		change(&c)
+		got := c.digest()
+		if twin, ok := digests[got]; ok {
+			t.Errorf("a change of %s has the digest of %s", field, twin)
+		}
+		digests[got] = field
+	}
+	for field, change := range digestChanges.same {
+		c := digestPlan()
+		change(&c)
+		if c.digest() != want {
+			t.Errorf("a change of %s makes it another plan", field)
+		}
+	}
+	other := digestPlan()
+	other.Endpoints[0].URL, other.Endpoints[0].Header = "http://127.0.0.1/", []Field{{"cookie", "guess"}}
+	if other.digest() != want {
+		t.Error("the digest depends on credentials, which could be guessed from it")
+	}
+}
+
+func TestEveryFieldOfAPlanIsInTheDigestOrNot(t *testing.T) {
+	for _, part := range []struct {
+		prefix string
+		of     reflect.Type
+	}{
+		{"", reflect.TypeFor[Config]()},
+		{"Connections.", reflect.TypeFor[Connections]()},
+		{"Endpoints.", reflect.TypeFor[Endpoint]()},
+	} {
+		for field := range part.of.Fields() {
+			name := part.prefix + field.Name
+			_, other := digestChanges.other[name]
+			_, same := digestChanges.same[name]
+			if other == same {
+				t.Errorf("%s: say in digestChanges whether it makes another plan, and let digest follow", name)
+			}
+		}
+	}
+}
+
+func TestAShardIsOnRecord(t *testing.T) {
+	c := digestPlan()
+	got := c.shard(time.Now())
+	if got.Index != 0 || got.Of != 3 || !got.StartAt.Equal(c.StartAt) || got.Plan != c.digest() || got.Planned["fast"] != c.wholePlan(0) {
+		t.Errorf("%+v", got)
+	}
+	c.Shard, c.StartAt = arrival.Shard{Index: 0, Of: 1}, time.Time{}
+	if now := time.Now(); !c.shard(now).StartAt.Equal(now) {
+		t.Error("a plan of one shard starts when it starts")
+	}
+	c.Shard = arrival.Shard{}
+	if c.shard(time.Now()) != nil {
+		t.Error("a plan that is not split has a shard")
+	}
+}
+
+func TestAClosedModelIsNotSplit(t *testing.T) {
+	c := Config{
+		Duration: time.Second, Shard: arrival.Shard{Index: 0, Of: 2}, StartAt: time.Now().Add(time.Hour), Closed: 2,
+		Endpoints: []Endpoint{{Name: "fast", URL: "http://127.0.0.1/"}},
+	}.WithDefaults()
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "no arrivals that could be split") {
+		t.Errorf("error %v", err)
+	}
 }
