@@ -119,7 +119,6 @@ var digestChanges = struct{ other, same map[string]func(*Config) }{
 		"MaxLag":            func(c *Config) { c.MaxLag++ },
 		"KeepRequests":      func(c *Config) { c.KeepRequests = true },
 		"Log":               func(c *Config) { c.Log = io.Discard },
-		"Progress":          func(c *Config) { c.Progress = func(Progress) {} },
 		"EachSecond":        func(c *Config) { c.EachSecond = func(Second) {} },
 		"Endpoints.Workers": func(c *Config) { c.Endpoints[0].Workers++ },
 

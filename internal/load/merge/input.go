@@ -47,6 +47,9 @@ func read(path string) (input, error) {
 	if !(load.WindowS > 0 && load.WindowS <= maxWindow) {
 		return input{}, fmt.Errorf("%s has a load window of %v s, which no run has", path, load.WindowS)
 	}
+	if err := checkShard(path, load.Shard); err != nil {
+		return input{}, err
+	}
 	return input{path, load, log}, nil
 }
 

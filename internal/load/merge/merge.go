@@ -30,8 +30,8 @@ type Result struct {
 
 // Files merges the results at paths, each with its interval log beside it
 // (load.json and load.hlog). expected is how many there must be; 0 takes the
-// number of paths. A file that cannot be read makes the result incomplete; the
-// error is that none could be read.
+// number of paths. A file that cannot be read makes the result incomplete, and so
+// does a missing shard; the error is that none could be read, or ErrApart.
 func Files(paths []string, expected int) (Result, error) {
 	m := &merger{load: result.Load{Schema: result.LoadSchema, Merged: &result.Merged{}}}
 	var inputs []input
@@ -56,12 +56,17 @@ func Files(paths []string, expected int) (Result, error) {
 	if expected > 0 && len(inputs) != expected {
 		m.incomplete("%d of %d results are there", len(inputs), expected)
 	}
+	inputs, err := m.shards(inputs)
+	if err != nil {
+		return Result{}, err
+	}
 	return m.merge(inputs), nil
 }
 
 // merger is a merge as it goes on.
 type merger struct {
 	load      result.Load
+	plan      *result.Shard // what the inputs are shards of; nil if they are none
 	responses map[string]*latency.Histogram
 }
 
@@ -169,6 +174,7 @@ func (m *merger) endpoint(name string, inputs []input, rounds []round) result.En
 		}
 		merged.Workers = max(merged.Workers, workers)
 	}
+	m.whole(name, &merged, inputs)
 	merged.Address = shared(inputs, name)
 	merged.ServerSeen = all(inputs, name, func(e result.Endpoint) *int { return e.ServerSeen })
 	merged.Unseen = all(inputs, name, func(e result.Endpoint) *int { return e.Unseen })
