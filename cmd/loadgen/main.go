@@ -62,7 +62,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 
 // load runs the plan and writes its result.
 func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error) {
-	if err := engine.Preflight(o.plan); err != nil {
+	needs, err := engine.Preflight(o.plan)
+	if err != nil {
 		return cli.ExitFailure, err
 	}
 	out, err := openOutputs(o)
@@ -82,6 +83,7 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 	watching = append(watching, out.second)
 	endProgress := func() {}
 	if !o.quiet {
+		showNeeds(stderr, needs)
 		live := showProgress(newScreen(stderr))
 		watching, endProgress = append(watching, live.second), live.end
 	}
@@ -105,6 +107,14 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 		return cli.ExitThreshold, nil
 	}
 	return cli.ExitOK, nil
+}
+
+// showNeeds says what the plan takes from this machine.
+func showNeeds(stderr io.Writer, n engine.Needs) {
+	fmt.Fprintf(stderr, "loadgen: the plan %v\n", n)
+	for _, warning := range n.Warnings() {
+		fmt.Fprintf(stderr, "loadgen: %s\n", warning)
+	}
 }
 
 // watchers are told of every second when it is over.

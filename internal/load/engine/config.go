@@ -258,6 +258,9 @@ func (e Endpoint) validate(c Config) error {
 		return fmt.Errorf("endpoint name %q: use letters, digits, _ and - only", e.Name)
 	}
 	u, err := target(e.URL)
+	if err == nil {
+		_, _, err = c.Connections.destination(u)
+	}
 	if err != nil {
 		return fmt.Errorf("endpoint %s: %w", e.Name, err)
 	}

@@ -84,32 +84,6 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestPreflightRefusesWithFigures(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		endpoint Endpoint
-		want     string
-	}{
-		{"memory", Endpoint{Name: "fast", Rate: 1e7, Timeout: 10 * time.Hour}, "MB for 2147483647 workers"},
-		// Whichever is short first: memory, files or ports.
-		{"connections", Endpoint{Name: "fast", Rate: 1, Workers: 65_536}, "65536"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := plan(tt.endpoint).WithDefaults()
-			if err := c.Validate(); err != nil {
-				t.Fatal(err)
-			}
-			err := Preflight(c)
-			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("got %v, want one line with %q", err, tt.want)
-			}
-		})
-	}
-	if err := Preflight(plan(Endpoint{Name: "fast", Rate: 20}).WithDefaults()); err != nil {
-		t.Errorf("a small plan: %v", err)
-	}
-}
-
 func TestTheEngineOfAPlan(t *testing.T) {
 	https := Endpoint{Name: "secure", URL: "https://127.0.0.1/", Rate: 1}
 	best := Goroutines

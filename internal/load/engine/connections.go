@@ -1,13 +1,15 @@
 package engine
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
-	"strconv"
-	"strings"
+	"net/url"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,152 +48,6 @@ type Connections struct {
 	Sources []netip.Addr
 }
 
-// Redirect leads connections for one host and port to another.
-type Redirect struct {
-	Host string // a name, or an address without brackets; empty is any
-	Port uint16 // 0 is any
-	// ToHost and ToPort are where to connect to; empty and 0 leave it as it is.
-	ToHost string
-	ToPort uint16
-}
-
-// ParseConnectTo reads HOST1:PORT1:HOST2:PORT2, which is curl's --connect-to. Any
-// part may be empty; IPv6 addresses are in brackets.
-func ParseConnectTo(text string) (Redirect, error) {
-	r, err := parseConnectTo(text)
-	if err != nil {
-		return Redirect{}, fmt.Errorf("connect-to %q: %w; give HOST1:PORT1:HOST2:PORT2, where each may be empty and an IPv6 address is in brackets", text, err)
-	}
-	return r, nil
-}
-
-func parseConnectTo(text string) (r Redirect, err error) {
-	parts, err := splitHosts(text)
-	if err != nil {
-		return r, err
-	}
-	if len(parts) != 4 {
-		return r, fmt.Errorf("it has %d parts and needs 4", len(parts))
-	}
-	r.Host, r.ToHost = parts[0], parts[2]
-	if r.Port, err = parsePort(parts[1]); err != nil {
-		return r, err
-	}
-	if r.ToPort, err = parsePort(parts[3]); err != nil {
-		return r, err
-	}
-	if r.ToHost == "" && r.ToPort == 0 {
-		return r, errors.New("it leads nowhere")
-	}
-	return r, nil
-}
-
-// ParseResolve reads HOST:PORT:ADDRESS, which is curl's --resolve. The host may
-// be * for any.
-func ParseResolve(text string) (Redirect, error) {
-	r, err := parseResolve(text)
-	if err != nil {
-		return Redirect{}, fmt.Errorf("resolve %q: %w; give HOST:PORT:ADDRESS such as example.com:443:127.0.0.1", text, err)
-	}
-	return r, nil
-}
-
-func parseResolve(text string) (r Redirect, err error) {
-	parts, err := splitHosts(text)
-	if err != nil {
-		return r, err
-	}
-	if len(parts) > 3 {
-		// curl takes an IPv6 address without brackets here.
-		parts = append(parts[:2:2], strings.Join(parts[2:], ":"))
-	}
-	if len(parts) != 3 {
-		return r, fmt.Errorf("it has %d parts and needs 3", len(parts))
-	}
-	if parts[0] == "" {
-		return r, errors.New("the host is missing")
-	}
-	if parts[0] != "*" {
-		r.Host = parts[0]
-	}
-	if r.Port, err = parsePort(parts[1]); err != nil {
-		return r, err
-	}
-	if r.Port == 0 {
-		return r, errors.New("the port is missing")
-	}
-	if _, err := netip.ParseAddr(parts[2]); err != nil {
-		return r, fmt.Errorf("%q is no IP address", parts[2])
-	}
-	r.ToHost = parts[2]
-	return r, nil
-}
-
-// splitHosts splits text at its colons, but for those in brackets, and takes the
-// brackets off.
-func splitHosts(text string) ([]string, error) {
-	var parts []string
-	for {
-		part, rest, more := text, "", false
-		if strings.HasPrefix(text, "[") {
-			end := strings.IndexByte(text, ']')
-			if end < 0 {
-				return nil, errors.New("a bracket is not closed")
-			}
-			part, rest = text[1:end], text[end+1:]
-			if _, err := netip.ParseAddr(part); err != nil || !strings.Contains(part, ":") {
-				return nil, fmt.Errorf("%q in brackets is no IPv6 address", part)
-			}
-			if rest != "" && rest[0] != ':' {
-				return nil, fmt.Errorf("a colon is missing before %q", rest)
-			}
-			rest, more = strings.CutPrefix(rest, ":")
-		} else {
-			part, rest, more = strings.Cut(text, ":")
-		}
-		parts = append(parts, part)
-		if !more {
-			return parts, nil
-		}
-		text = rest
-	}
-}
-
-// parsePort reads a port number; none is 0.
-func parsePort(text string) (uint16, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || n == 0 {
-		return 0, fmt.Errorf("port %q is not a number from 1 to 65535", text)
-	}
-	return uint16(n), nil
-}
-
-// redirected is where rules lead a connection to host and port.
-func redirected(rules []Redirect, host string, port uint16) (string, uint16) {
-	for _, r := range rules {
-		if (r.Host != "" && !strings.EqualFold(r.Host, host)) || (r.Port != 0 && r.Port != port) {
-			continue
-		}
-		if r.ToHost != "" {
-			host = r.ToHost
-		}
-		if r.ToPort != 0 {
-			port = r.ToPort
-		}
-		break
-	}
-	return host, port
-}
-
-// destination is the host and port to connect to for those of a URL.
-func (c Connections) destination(host string, port uint16) (string, uint16) {
-	host, port = redirected(c.ConnectTo, host, port)
-	return redirected(c.Resolve, host, port)
-}
-
 func (c Connections) validate() error {
 	switch {
 	case c.MaxAge < 0:
@@ -208,10 +64,86 @@ func (c Connections) validate() error {
 		switch {
 		case !source.IsValid() || source.IsUnspecified() || source.IsMulticast():
 			return fmt.Errorf("source %v is not the address of a network interface", source)
+		case source.Unmap().Is4() != c.Sources[0].Unmap().Is4():
+			return fmt.Errorf("sources %v and %v are not of one family; give IPv4 or IPv6 addresses", c.Sources[0], source)
 		case seen[source]:
 			return fmt.Errorf("source %v is given twice", source)
 		}
 		seen[source] = true
 	}
 	return nil
+}
+
+// destination is the host and port that connections for u are made to.
+func (c Connections) destination(u *url.URL) (host string, port uint16, err error) {
+	host, port = u.Hostname(), 80
+	if u.Scheme == "https" {
+		port = 443
+	}
+	if text := u.Port(); text != "" {
+		if port, err = parsePort(text); err != nil {
+			return "", 0, err
+		}
+	}
+	host, port = redirected(c.ConnectTo, host, port)
+	host, port = redirected(c.Resolve, host, port)
+	if to, err := netip.ParseAddr(host); err == nil && !c.reaches(to) {
+		return "", 0, fmt.Errorf("source %v is not of the family of %v; give sources that are", c.Sources[0], to)
+	}
+	return host, port, nil
+}
+
+// reaches says whether the sources are of the address's family.
+func (c Connections) reaches(to netip.Addr) bool {
+	return len(c.Sources) == 0 || c.Sources[0].Unmap().Is4() == to.Unmap().Is4()
+}
+
+// dialer opens connections from the source with that index, or from where the
+// kernel chooses for a negative one.
+func (c Connections) dialer(source int) net.Dialer {
+	// Keepalive probes would hide a connection that has died.
+	dialer := net.Dialer{KeepAlive: -1}
+	if source >= 0 {
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.Sources[source], 0))
+		dialer.Control = sharePorts
+	}
+	return dialer
+}
+
+// tls is the configuration of TLS for a URL with that host.
+//
+// Every connection is a full handshake: resumed sessions would make the load
+// cheaper for the server than that of as many clients.
+func (c Connections) tls(host string) *tls.Config {
+	config := &tls.Config{
+		ServerName: cmp.Or(c.ServerName, host), NextProtos: []string{"http/1.1"},
+		RootCAs: c.Roots, InsecureSkipVerify: c.Insecure,
+	}
+	if c.Certificate != nil {
+		config.Certificates = []tls.Certificate{*c.Certificate}
+	}
+	return config
+}
+
+// aged says whether a connection of that age may no longer carry a request.
+func (c Connections) aged(age time.Duration) bool { return c.MaxAge > 0 && age > c.MaxAge }
+
+// spent says whether a connection of that age, which has carried that many
+// requests, is to be closed.
+func (c Connections) spent(age time.Duration, requests int) bool {
+	return c.DisableKeepAlive || (c.MaxRequests > 0 && requests >= c.MaxRequests) || c.aged(age)
+}
+
+// turns hands out n things in turn, to any goroutine.
+type turns struct {
+	n    int
+	next atomic.Uint64
+}
+
+// take is the index of the next; -1 if there is none.
+func (t *turns) take() int {
+	if t.n == 0 {
+		return -1
+	}
+	return int((t.next.Add(1) - 1) % uint64(t.n))
 }

@@ -61,18 +61,21 @@ func TestDestination(t *testing.T) {
 		Resolve:   []Redirect{{"b.example", 80, "127.0.0.2", 0}, {"", 83, "127.0.0.3", 0}},
 	}
 	for _, tt := range []struct {
-		host     string
-		port     uint16
-		wantHost string
-		wantPort uint16
+		url, wantHost string
+		wantPort      uint16
 	}{
-		{"a.example", 80, "127.0.0.2", 80}, // one of each list, in turn
-		{"a.example", 90, "c.example", 81}, // the first that matches, whatever the case
-		{"d.example", 82, "127.0.0.3", 83},
-		{"d.example", 80, "d.example", 80},
+		{"http://a.example/", "127.0.0.2", 80},  // one of each list, in turn
+		{"https://a.example/", "c.example", 81}, // the first that matches, whatever the case
+		{"http://d.example:82/", "127.0.0.3", 83},
+		{"http://d.example/", "d.example", 80},
+		{"https://[::1]/", "::1", 443},
 	} {
-		if host, port := c.destination(tt.host, tt.port); host != tt.wantHost || port != tt.wantPort {
-			t.Errorf("%s:%d leads to %s:%d, want %s:%d", tt.host, tt.port, host, port, tt.wantHost, tt.wantPort)
+		u, err := target(tt.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if host, port, err := c.destination(u); err != nil || host != tt.wantHost || port != tt.wantPort {
+			t.Errorf("%s leads to %s and %d, error %v; want %s and %d", tt.url, host, port, err, tt.wantHost, tt.wantPort)
 		}
 	}
 }
@@ -90,6 +93,8 @@ func TestConnectionsThatCannotBe(t *testing.T) {
 		{Connections{Sources: []netip.Addr{{}}}, "source invalid IP"},
 		{Connections{Sources: []netip.Addr{netip.IPv4Unspecified()}}, "source 0.0.0.0"},
 		{Connections{Sources: []netip.Addr{here, here}}, "source 127.0.0.1 is given twice"},
+		{Connections{Sources: []netip.Addr{here, netip.IPv6Loopback()}}, "sources 127.0.0.1 and ::1 are not of one family"},
+		{Connections{Sources: []netip.Addr{netip.IPv6Loopback()}}, "source ::1 is not of the family of 127.0.0.1"},
 	} {
 		c := plan(Endpoint{Name: "fast", Rate: 1}).WithDefaults()
 		c.Connections = tt.c

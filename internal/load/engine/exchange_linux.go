@@ -17,15 +17,16 @@ const (
 	readable = unix.EPOLLIN | closing
 )
 
+// maxRetired is how many idle connections are closed before a request is sent.
+const maxRetired = 4
+
 // begin gives an arrival that has fallen due to a free slot, which sends it; if
 // there is none the arrival is dropped.
 func (l *loop) begin(of int32, j job) {
 	lane := &l.lanes[of]
 	began := l.now()
-	for last := lane.idle.last; last != none && began-l.slots[last].ended > maxIdle; last = lane.idle.last {
-		l.discard(last)
-	}
-	i := l.slots.take(lane)
+	l.retire(lane, began)
+	i := l.slots.take(lane, l.aged(lane.idle.first, began))
 	lane.tally.schedule(j, i != none)
 	if i == none {
 		return
@@ -39,6 +40,7 @@ func (l *loop) begin(of int32, j job) {
 	case began > j.due+lane.timeout:
 		l.finish(i, began, ledger.Answer{Outcome: ledger.Timeout, Cause: CauseUnsent}, false)
 	case s.phase == idle:
+		s.carried++
 		l.send(i)
 	default:
 		l.dial(i)
@@ -53,7 +55,7 @@ func (l *loop) finish(i int32, ended time.Duration, answer ledger.Answer, keep b
 	l.slots.remove(&lane.busy, i)
 	l.busy--
 	s.ended = ended
-	if keep {
+	if keep && !l.c.Connections.spent(ended-s.opened, int(s.carried)) {
 		s.phase = idle
 		l.slots.pushFirst(&lane.idle, i)
 	} else {
@@ -82,6 +84,27 @@ func (l *loop) discard(i int32) {
 	l.slots.remove(&lane.idle, i)
 	l.hangUp(s)
 	l.slots.pushFirst(&lane.vacant, i)
+}
+
+// retire closes idle connections of the lane that may not be used again. It closes
+// a few at a time, since a request that has fallen due waits for it.
+func (l *loop) retire(lane *lane, now time.Duration) {
+	for range maxRetired {
+		last, first := lane.idle.last, lane.idle.first
+		switch {
+		case last != none && now-l.slots[last].ended > maxIdle:
+			l.discard(last)
+		case l.aged(first, now):
+			l.discard(first)
+		default:
+			return
+		}
+	}
+}
+
+// aged says whether slot i is one with a connection that may not be used again.
+func (l *loop) aged(i int32, now time.Duration) bool {
+	return i != none && (l.c.Connections.aged(now-l.slots[i].opened) || now-l.slots[i].ended > maxIdle)
 }
 
 // handle deals with one event.
@@ -124,9 +147,12 @@ func (l *loop) dial(i int32) {
 		l.unconnected(i, err)
 		return
 	}
-	s.fd, s.phase = int32(fd), connecting
+	s.fd, s.phase, s.opened, s.carried = int32(fd), connecting, l.now(), 1
 	// Like net.Dialer does. A request is one write, so it makes little difference.
 	err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	if source := l.sources.take(); err == nil && source >= 0 {
+		err = bindSource(fd, route.sources[source])
+	}
 	if err == nil {
 		err = l.poll.add(fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP, i, s.generation)
 	}

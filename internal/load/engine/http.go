@@ -46,7 +46,9 @@ const (
 // counts a deadline from the call instead of from the due time. Here a request is
 // written once, on an idle connection or a new one, whatever comes of it.
 type HTTP struct {
-	targets []*endpointTarget
+	targets     []*endpointTarget
+	connections Connections
+	sources     *turns
 
 	ctx         context.Context // ends dials
 	cancel      context.CancelFunc
@@ -97,22 +99,31 @@ type connection struct {
 	net.Conn // what is spoken on: the socket, or TLS over it
 	socket   *socket
 	reader   *bufio.Reader
+	opened   time.Time
 	lastUsed time.Time
+	carried  int // requests
 }
 
 // NewHTTP makes the sender for the endpoints of c, which must be valid. Nothing
 // is dialled before the first request.
 func NewHTTP(c Config) (*HTTP, error) {
-	h := &HTTP{open: make(map[*socket]struct{})}
+	h := &HTTP{
+		connections: c.Connections, sources: &turns{n: len(c.Connections.Sources)},
+		open: make(map[*socket]struct{}),
+	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	for _, e := range c.Endpoints {
 		u, err := target(e.URL)
 		if err != nil {
 			return nil, err
 		}
-		t := &endpointTarget{name: e.Name, address: address(u)}
+		host, port, err := c.Connections.destination(u)
+		if err != nil {
+			return nil, err
+		}
+		t := &endpointTarget{name: e.Name, address: net.JoinHostPort(host, strconv.Itoa(int(port)))}
 		if u.Scheme == "https" {
-			t.tls = &tls.Config{ServerName: u.Hostname(), NextProtos: []string{"http/1.1"}}
+			t.tls = c.Connections.tls(u.Hostname())
 		}
 		t.request.Header.SetMethod(e.Method)
 		t.request.Header.SetUserAgent(userAgent)
@@ -121,6 +132,9 @@ func NewHTTP(c Config) (*HTTP, error) {
 		t.request.Header.SetHost(u.Host)
 		if u.User != nil {
 			t.request.Header.Set("Authorization", authorization(u.User))
+		}
+		if c.Connections.DisableKeepAlive {
+			t.request.SetConnectionClose()
 		}
 		t.request.Header.Set(adminapi.HeaderPhase, c.Phase)
 		h.targets = append(h.targets, t)
@@ -164,7 +178,7 @@ type client struct {
 func (c *client) do(index int, deadline time.Time) Exchange {
 	c.id = strconv.AppendInt(c.id[:len(c.target.name)+1], int64(index), 10)
 	c.request.Header.SetBytesV(adminapi.HeaderID, c.id)
-	conn, stale := c.target.takeIdle()
+	conn, stale := c.target.takeIdle(c.http.connections)
 
 	x := Exchange{Began: time.Now()}
 	conn, x.Answer = c.exchange(conn, x.Began, deadline)
@@ -176,7 +190,7 @@ func (c *client) do(index int, deadline time.Time) Exchange {
 	}
 	switch {
 	case conn == nil:
-	case answered && c.reusable(conn):
+	case answered && c.reusable(conn) && !c.http.connections.spent(x.Done.Sub(conn.opened), conn.carried):
 		c.target.putIdle(conn, x.Done)
 	default:
 		c.http.close(conn)
@@ -216,6 +230,7 @@ func (c *client) roundTrip(conn *connection, deadline time.Time) error {
 		return err
 	}
 	conn.socket.err = nil
+	conn.carried++
 	c.writer.Reset(conn)
 	if err := c.request.Write(c.writer); err != nil {
 		return err
@@ -234,23 +249,28 @@ func (c *client) reusable(conn *connection) bool {
 		c.response.StatusCode() != http.StatusSwitchingProtocols
 }
 
-// takeIdle is the connection that became idle last, or nil. If even that one has
-// been idle too long, all are stale, and the caller's to close.
-func (t *endpointTarget) takeIdle() (conn *connection, stale []*connection) {
+// takeIdle is the connection that became idle last and may be used again, or nil.
+// Those that may not are stale, and the caller's to close: all, if even the last
+// one has been idle too long.
+func (t *endpointTarget) takeIdle(policy Connections) (conn *connection, stale []*connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	last := len(t.idle) - 1
-	if last < 0 {
-		return nil, nil
+	now := time.Now()
+	for last := len(t.idle) - 1; last >= 0; last-- {
+		conn = t.idle[last]
+		if now.Sub(conn.lastUsed) > maxIdle {
+			stale = append(stale, t.idle...)
+			t.idle = nil
+			return nil, stale
+		}
+		t.idle[last] = nil
+		t.idle = t.idle[:last]
+		if !policy.aged(now.Sub(conn.opened)) {
+			return conn, stale
+		}
+		stale = append(stale, conn)
 	}
-	if time.Since(t.idle[last].lastUsed) > maxIdle {
-		stale, t.idle = t.idle, nil
-		return nil, stale
-	}
-	conn = t.idle[last]
-	t.idle[last] = nil
-	t.idle = t.idle[:last]
-	return conn, nil
+	return nil, stale
 }
 
 func (t *endpointTarget) putIdle(conn *connection, now time.Time) {
@@ -267,14 +287,14 @@ func (t *endpointTarget) putIdle(conn *connection, now time.Time) {
 func (h *HTTP) dial(t *endpointTarget, deadline time.Time) (*connection, error) {
 	ctx, cancel := context.WithDeadline(h.ctx, deadline)
 	defer cancel()
-	// Keepalive probes would hide a connection that has died.
-	dialer := net.Dialer{KeepAlive: -1}
+	dialer := h.connections.dialer(h.sources.take())
+	opened := time.Now()
 	raw, err := dialer.DialContext(ctx, "tcp", t.address)
 	if err != nil {
 		return nil, err
 	}
 	s := &socket{Conn: raw}
-	conn := &connection{Conn: s, socket: s}
+	conn := &connection{Conn: s, socket: s, opened: opened}
 	if !h.register(s) {
 		raw.Close()
 		return nil, net.ErrClosed

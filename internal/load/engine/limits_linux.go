@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,6 +38,36 @@ func localPorts() int {
 		return 0
 	}
 	return last - first + 1
+}
+
+// timeWaits is how long a port that a connection was closed on cannot be used for
+// its destination again, and the same on loopback.
+//
+// The kernel keeps it for 60 s (TCP_TIMEWAIT_LEN), but gives it to a new connection
+// after a second or tcp_tw_reuse_delay where tcp_tw_reuse is 1, or 2 for loopback.
+func timeWaits() (any, loopback time.Duration) {
+	const length = 60 * time.Second
+	reuse := time.Second
+	if ms, ok := sysctl("tcp_tw_reuse_delay"); ok {
+		reuse = time.Duration(ms) * time.Millisecond
+	}
+	switch n, _ := sysctl("tcp_tw_reuse"); n {
+	case 1:
+		return reuse, reuse
+	case 2:
+		return length, reuse
+	}
+	return length, length
+}
+
+// sysctl reads a number that the kernel has for IP.
+func sysctl(name string) (int, bool) {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/" + name)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	return n, err == nil
 }
 
 // availableMemory is what can be had without swapping, in bytes: the less of the

@@ -35,23 +35,24 @@ type loopEngine struct {
 	c        Config
 	routes   []route    // of each endpoint
 	requests []template // likewise
+	sources  *turns
 	poll     *poller
 }
 
 func newLoopEngine(ctx context.Context, c Config) (Engine, error) {
-	e := &loopEngine{c: c}
+	e := &loopEngine{c: c, sources: &turns{n: len(c.Connections.Sources)}}
 	slots := 0
 	for _, endpoint := range c.Endpoints {
 		u, err := target(endpoint.URL)
 		if err != nil {
 			return nil, fmt.Errorf("endpoint %s: %w", endpoint.Name, err)
 		}
-		r, err := findRoute(ctx, u)
+		r, err := findRoute(ctx, u, c.Connections)
 		if err != nil {
 			return nil, fmt.Errorf("endpoint %s: %w", endpoint.Name, err)
 		}
 		e.routes = append(e.routes, r)
-		e.requests = append(e.requests, newTemplate(endpoint, u, c.Phase))
+		e.requests = append(e.requests, newTemplate(endpoint, u, c))
 		if slots += endpoint.Workers; slots > math.MaxInt32 {
 			return nil, fmt.Errorf("%d workers are more than there can be; give fewer workers, a lower rate or a shorter timeout", slots)
 		}
@@ -112,6 +113,7 @@ type loop struct {
 	slots    slots
 	busy     int // slots with a request
 	poll     *poller
+	sources  *turns
 	arrivals *arrival.Merged
 	// next is the arrival that falls due next, and when it may be sent: forever
 	// once there is none.
@@ -129,7 +131,7 @@ type loop struct {
 
 func newLoop(e *loopEngine, tallies []*tally) *loop {
 	c := e.c
-	l := &loop{c: c, poll: e.poll, arrivals: c.arrivals(), lanes: make([]lane, len(tallies)), patience: forever}
+	l := &loop{c: c, poll: e.poll, sources: e.sources, arrivals: c.arrivals(), lanes: make([]lane, len(tallies)), patience: forever}
 	if c.GracefulStop != nil {
 		l.patience = c.Duration + *c.GracefulStop
 	}

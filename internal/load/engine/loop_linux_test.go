@@ -345,7 +345,7 @@ func TestRoutes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := findRoute(t.Context(), u)
+		r, err := findRoute(t.Context(), u, Connections{})
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s: error %v, want one line with %q", tt.url, err, tt.err)
@@ -373,7 +373,7 @@ func TestOfSeveralAddressesTheFirstThatAcceptsIsTaken(t *testing.T) {
 		{[]netip.Addr{here, deaf}, here, 2},
 		{[]netip.Addr{deaf, deaf}, deaf, 2}, // for the run to show
 	} {
-		if got := reachable(t.Context(), tt.ips, port); got != netip.AddrPortFrom(tt.want, port) {
+		if got := reachable(t.Context(), tt.ips, port, Connections{}); got != netip.AddrPortFrom(tt.want, port) {
 			t.Errorf("of %v it took %v, want %v", tt.ips, got, tt.want)
 		}
 		eventually(t, "the server has seen the attempt", func() bool { connections, _, _ := p.counts(); return connections == tt.dials })

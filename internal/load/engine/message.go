@@ -43,7 +43,7 @@ type template struct {
 
 // newTemplate renders what the requests of e have in common. The URL must be
 // valid.
-func newTemplate(e Endpoint, u *url.URL, phase string) template {
+func newTemplate(e Endpoint, u *url.URL, c Config) template {
 	var b []byte
 	b = append(b, e.Method+" "+u.RequestURI()+" HTTP/1.1\r\n"...)
 	header := func(name, value string) { b = append(b, name+": "+value+"\r\n"...) }
@@ -57,7 +57,10 @@ func newTemplate(e Endpoint, u *url.URL, phase string) template {
 		// A body is expected of these: RFC 9110, section 8.6.
 		header("Content-Length", "0")
 	}
-	header(adminapi.HeaderPhase, phase)
+	if c.Connections.DisableKeepAlive {
+		header("Connection", "close")
+	}
+	header(adminapi.HeaderPhase, c.Phase)
 	b = append(b, adminapi.HeaderID+": "+e.Name+"-"...)
 	return template{bytes: b, prefix: len(b)}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,30 +22,42 @@ const (
 
 // route is where the connections of an endpoint go to.
 type route struct {
-	remote netip.AddrPort
-	family int
-	socket unix.Sockaddr
+	remote  netip.AddrPort
+	family  int
+	socket  unix.Sockaddr
+	sources []unix.Sockaddr
 }
 
-// findRoute resolves the host of u. Of several addresses it takes the first that
-// accepts a connection, which is closed at once; if none does, the first, since
-// that is for the run to show.
-func findRoute(ctx context.Context, u *url.URL) (route, error) {
+// findRoute resolves the host that c leads connections for u to. Of several
+// addresses it takes the first that accepts a connection, which is closed at once;
+// if none does, the first, since that is for the run to show.
+func findRoute(ctx context.Context, u *url.URL, c Connections) (route, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveWait)
 	defer cancel()
-	host, service, err := net.SplitHostPort(address(u))
+	host, port, err := c.destination(u)
 	if err != nil {
-		return route{}, fmt.Errorf("URL %q: %w", u.Redacted(), err)
-	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
-	if err != nil {
-		return route{}, fmt.Errorf("port %q is unknown: give a number", service)
+		return route{}, err
 	}
 	found, err := addresses(ctx, host)
 	if err != nil {
 		return route{}, fmt.Errorf("cannot resolve %s: %w; check the name, or give an address", host, err)
 	}
-	return newRoute(reachable(ctx, found, uint16(port)))
+	found = slices.DeleteFunc(found, func(to netip.Addr) bool { return !c.reaches(to) })
+	if len(found) == 0 {
+		return route{}, fmt.Errorf("%s has no address of the family of source %v; give sources that are", host, c.Sources[0])
+	}
+	r, err := newRoute(reachable(ctx, found, port, c))
+	if err != nil {
+		return route{}, err
+	}
+	for _, source := range c.Sources {
+		local, err := socketAddress(netip.AddrPortFrom(source.Unmap(), 0))
+		if err != nil {
+			return route{}, err
+		}
+		r.sources = append(r.sources, local)
+	}
+	return r, nil
 }
 
 // addresses are those of a host, which may be an address itself, at least one.
@@ -57,10 +70,10 @@ func addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 
 // reachable is the first of several addresses that accepts a connection on the
 // port, or the first of all; a single one is not tried.
-func reachable(ctx context.Context, ips []netip.Addr, port uint16) netip.AddrPort {
+func reachable(ctx context.Context, ips []netip.Addr, port uint16, c Connections) netip.AddrPort {
 	if len(ips) > 1 {
 		for _, ip := range ips {
-			if to := netip.AddrPortFrom(ip, port); accepts(ctx, to) {
+			if to := netip.AddrPortFrom(ip, port); accepts(ctx, to, c) {
 				return to
 			}
 		}
@@ -68,8 +81,9 @@ func reachable(ctx context.Context, ips []netip.Addr, port uint16) netip.AddrPor
 	return netip.AddrPortFrom(ips[0], port)
 }
 
-func accepts(ctx context.Context, to netip.AddrPort) bool {
-	dialer := net.Dialer{Timeout: probeWait, KeepAlive: -1}
+func accepts(ctx context.Context, to netip.AddrPort, c Connections) bool {
+	dialer := c.dialer(min(0, len(c.Sources)-1))
+	dialer.Timeout = probeWait
 	conn, err := dialer.DialContext(ctx, "tcp", to.String())
 	if err != nil {
 		return false
@@ -79,16 +93,26 @@ func accepts(ctx context.Context, to netip.AddrPort) bool {
 }
 
 func newRoute(to netip.AddrPort) (route, error) {
-	ip := to.Addr().Unmap()
-	to = netip.AddrPortFrom(ip, to.Port())
+	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+	family := unix.AF_INET6
+	if to.Addr().Is4() {
+		family = unix.AF_INET
+	}
+	socket, err := socketAddress(to)
+	return route{remote: to, family: family, socket: socket}, err
+}
+
+// socketAddress is a in the form that the kernel takes.
+func socketAddress(a netip.AddrPort) (unix.Sockaddr, error) {
+	ip := a.Addr()
 	if ip.Is4() {
-		return route{remote: to, family: unix.AF_INET, socket: &unix.SockaddrInet4{Port: int(to.Port()), Addr: ip.As4()}}, nil
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: ip.As4()}, nil
 	}
 	zone, err := zoneIndex(ip.Zone())
 	if err != nil {
-		return route{}, err
+		return nil, err
 	}
-	return route{remote: to, family: unix.AF_INET6, socket: &unix.SockaddrInet6{Port: int(to.Port()), ZoneId: zone, Addr: ip.As16()}}, nil
+	return &unix.SockaddrInet6{Port: int(a.Port()), ZoneId: zone, Addr: ip.As16()}, nil
 }
 
 // zoneIndex is the index of the interface that a link-local address belongs to.

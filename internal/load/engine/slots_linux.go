@@ -25,12 +25,14 @@ type slot struct {
 	fd         int32 // none without a connection
 	generation uint32
 	written    int32 // bytes of the request
+	carried    int32 // requests on this connection, with the present one
 	phase      phase
 	index      int // the request's, among the arrivals of its endpoint
 	// From the start: when the request fell due, when its first connect or write
-	// call was made, and when the last request was over.
-	due, began, ended time.Duration
-	reader            wire.Reader
+	// call was made, when the last request was over, and when the connection was
+	// begun to be opened.
+	due, began, ended, opened time.Duration
+	reader                    wire.Reader
 }
 
 // none is no slot, and no file descriptor.
@@ -98,12 +100,12 @@ type lane struct {
 	fresh, end int32
 }
 
-// take is a free slot, preferably one with a connection, and the one that was
-// used last, so that as few connections as possible are kept busy. It is on no
-// list then. If none is free it is none.
-func (s slots) take(l *lane) int32 {
+// take is a free slot, preferably one with a connection (unless all of those are
+// too old), and the one that was used last, so that as few connections as possible
+// are kept busy. It is on no list then. If none is free it is none.
+func (s slots) take(l *lane, old bool) int32 {
 	from := &l.idle
-	if from.first == none {
+	if from.first == none || old {
 		from = &l.vacant
 	}
 	if i := from.first; i != none {

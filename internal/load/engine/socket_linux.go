@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,4 +19,24 @@ func readSocket(fd int32, p []byte) (int, unix.Errno) {
 func writeSocket(fd int32, p []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 	return int(n), errno
+}
+
+// bindSource makes the connection of fd come from the address, whose port is 0.
+func bindSource(fd int, source unix.Sockaddr) error {
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil {
+		return err
+	}
+	return unix.Bind(fd, source)
+}
+
+// sharePorts is a net.Dialer's Control: bind(2) leaves the port to connect(2), which
+// alone knows the destination and so can use a port for several.
+func sharePorts(_, _ string, raw syscall.RawConn) error {
+	var err error
+	if controlErr := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+	}); controlErr != nil {
+		return controlErr
+	}
+	return err
 }
