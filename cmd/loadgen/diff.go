@@ -66,15 +66,9 @@ func readRuns(list string) ([]compare.Run, error) {
 	var runs []compare.Run
 	seen := map[string]bool{}
 	for item := range strings.SplitSeq(list, ",") {
-		paths := []string{item}
-		if strings.ContainsAny(item, "*?[") {
-			var err error
-			if paths, err = filepath.Glob(item); err != nil {
-				return nil, fmt.Errorf("pattern %q: %w", item, err)
-			}
-			if len(paths) == 0 {
-				return nil, fmt.Errorf("no file matches %q", item)
-			}
+		paths, err := matching(item)
+		if err != nil {
+			return nil, err
 		}
 		for _, path := range paths {
 			if seen[filepath.Clean(path)] {
@@ -89,6 +83,21 @@ func readRuns(list string) ([]compare.Run, error) {
 		}
 	}
 	return runs, nil
+}
+
+// matching are the files that an argument names: itself, or what it matches.
+func matching(argument string) ([]string, error) {
+	if !strings.ContainsAny(argument, "*?[") {
+		return []string{argument}, nil
+	}
+	paths, err := filepath.Glob(argument)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("pattern %q: %w", argument, err)
+	case len(paths) == 0:
+		return nil, fmt.Errorf("no file matches %q", argument)
+	}
+	return paths, nil
 }
 
 func anyValid(runs []compare.Run) bool {

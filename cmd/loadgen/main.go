@@ -66,6 +66,11 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 	if err != nil {
 		return cli.ExitFailure, err
 	}
+	release, err := o.settleShard()
+	if err != nil {
+		return cli.ExitFailure, err
+	}
+	defer release()
 	out, err := openOutputs(o)
 	if err != nil {
 		return cli.ExitFailure, err

@@ -41,6 +41,7 @@ type options struct {
 	perSecond  string
 	requests   string
 	quiet      bool
+	sharding   sharding
 }
 
 // parse reads the command line and refuses a plan that cannot be had.
@@ -68,6 +69,7 @@ func parse(args []string, stdout io.Writer) (options, error) {
 		o.plan.StartAt, err = time.Parse(time.RFC3339Nano, s)
 		return err
 	})
+	o.sharding.addFlags(fs, &o.plan.Shard)
 	fs.Uint64Var(&o.plan.Seed, "seed", 1, "seed of poisson arrivals")
 	arrivals := fs.String("arrivals", string(engine.Constant), "`pattern` of the arrivals: constant, poisson, "+arrival.PatternSyntax+
 		"; the last three take the place of every rate, the last two also of the duration")
@@ -160,6 +162,9 @@ func (o *options) checkNames() error {
 	}
 	if o.hgrm != "" && len(names) > 1 && !strings.Contains(o.hgrm, endpointMark) {
 		return fmt.Errorf("-hgrm %q: %d endpoints cannot go into one file; put %s into its name", o.hgrm, len(names), endpointMark)
+	}
+	if err := o.checkSharding(); err != nil {
+		return err
 	}
 	return o.checkOutputs()
 }

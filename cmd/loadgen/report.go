@@ -17,10 +17,12 @@ import (
 const reportSynopsis = `Usage: loadgen report [flags] load.json ...
 
 Merges results, each with its interval log beside it (load.json and load.hlog),
-and prints them as one run. Histograms are added bucket by bucket. The rates of
+and prints them as one run. A quoted pattern such as 'shard-*.json' stands for the
+files that it matches. Histograms are added bucket by bucket. The rates of
 runs at the same time add up, those of runs one after the other do not. What is
-missing or does not fit makes the result incomplete, and so invalid; nothing is
-scaled up for it.
+missing (a shard, too) or does not fit makes the result incomplete, and so
+invalid; nothing is scaled up for it. Shards of two plans, or of two starts, are
+refused.
 
 Exit codes: 0 done, 1 failure, 2 usage, 3 invalid or incomplete, 99 a threshold is
 not met.`
@@ -44,8 +46,19 @@ func report(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return cli.Fail(stderr, "loadgen", cli.ExitUsage, fmt.Errorf("%w (loadgen report -h lists the flags)", err))
 	}
-	merged, err := merge.Files(fs.Args(), *expected)
-	if err != nil {
+	var paths []string
+	for _, arg := range fs.Args() {
+		found, err := matching(arg)
+		if err != nil {
+			return cli.Fail(stderr, "loadgen", cli.ExitFailure, err)
+		}
+		paths = append(paths, found...)
+	}
+	merged, err := merge.Files(paths, *expected)
+	switch {
+	case errors.Is(err, merge.ErrApart):
+		return cli.Fail(stderr, "loadgen", cli.ExitUsage, err)
+	case err != nil:
 		return cli.Fail(stderr, "loadgen", cli.ExitFailure, err)
 	}
 	load := merged.Load
@@ -79,6 +92,10 @@ func mergedHeading(l result.Load) string {
 	if len(l.Merged.Files) == 1 {
 		rates = "alone"
 	}
-	return fmt.Sprintf("%d results %s; %.1f s of load, the last answer after %.1f s; the generators used %.2f s of CPU",
-		len(l.Merged.Files), rates, l.WindowS, l.ElapsedS, l.Generator.CPUSeconds)
+	what := fmt.Sprintf("%d results", len(l.Merged.Files))
+	if l.Merged.Shards > 0 {
+		what = fmt.Sprintf("%d of %d shards", len(l.Merged.Files), l.Merged.Shards)
+	}
+	return fmt.Sprintf("%s %s; %.1f s of load, the last answer after %.1f s; the generators used %.2f s of CPU",
+		what, rates, l.WindowS, l.ElapsedS, l.Generator.CPUSeconds)
 }

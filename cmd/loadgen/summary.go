@@ -14,8 +14,12 @@ import (
 
 // runHeading is the line of a run between its validity and its counts.
 func runHeading(plan engine.Config, l result.Load) string {
-	return fmt.Sprintf("%v of %s arrivals, the last answer after %.1f s; the generator used %.2f s of CPU",
-		plan.Duration, plan.Arrivals, l.ElapsedS, l.Generator.CPUSeconds)
+	part := ""
+	if l.Shard != nil {
+		part = fmt.Sprintf("shard %d of %d (they count from 0): ", l.Shard.Index, l.Shard.Of)
+	}
+	return fmt.Sprintf("%s%v of %s arrivals, the last answer after %.1f s; the generator used %.2f s of CPU",
+		part, plan.Duration, plan.Arrivals, l.ElapsedS, l.Generator.CPUSeconds)
 }
 
 // endpointNames are the endpoints in the order of the plan.

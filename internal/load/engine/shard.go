@@ -38,7 +38,7 @@ func (c Config) shard(start time.Time) *result.Shard {
 		start = c.StartAt
 	}
 	s := &result.Shard{
-		Index: c.Shard.Index, Of: c.Shard.Of, Plan: c.digest(),
+		Index: c.Shard.Index, Of: c.Shard.Of, Plan: c.Digest(),
 		StartAt: start.Round(0).UTC(), Planned: map[string]int{},
 	}
 	for i, e := range c.Endpoints {
@@ -51,10 +51,10 @@ func (c Config) shard(start time.Time) *result.Shard {
 // is short could be guessed from it.
 var secretFields = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
-// digest tells the plan from every other one: what is sent, when, and how long an
+// Digest tells the plan from every other one: what is sent, when, and how long an
 // answer is waited for. What may differ from machine to machine has no part in it:
 // workers, engine, addresses, certificates, outputs, limits, and credentials.
-func (c Config) digest() string {
+func (c Config) Digest() string {
 	h := sha256.New()
 	fmt.Fprintln(h, int64(c.Duration), c.Arrivals, int64(c.Warmup), c.Phase, int64(c.Quantum))
 	if c.Arrivals == Poisson {

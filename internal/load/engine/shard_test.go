@@ -150,12 +150,12 @@ func digestPlan() Config {
 }
 
 func TestDigestTellsPlansApart(t *testing.T) {
-	want := digestPlan().digest()
+	want := digestPlan().Digest()
 	digests := map[string]string{want: "the plan"}
 	for field, change := range digestChanges.other {
 		c := digestPlan()
 		change(&c)
-		got := c.digest()
+		got := c.Digest()
 		if twin, ok := digests[got]; ok {
 			t.Errorf("a change of %s has the digest of %s", field, twin)
 		}
@@ -164,13 +164,13 @@ func TestDigestTellsPlansApart(t *testing.T) {
 	for field, change := range digestChanges.same {
 		c := digestPlan()
 		change(&c)
-		if c.digest() != want {
+		if c.Digest() != want {
 			t.Errorf("a change of %s makes it another plan", field)
 		}
 	}
 	other := digestPlan()
 	other.Endpoints[0].URL, other.Endpoints[0].Header = "http://127.0.0.1/", []Field{{"cookie", "guess"}}
-	if other.digest() != want {
+	if other.Digest() != want {
 		t.Error("the digest depends on credentials, which could be guessed from it")
 	}
 }
@@ -198,7 +198,7 @@ func TestEveryFieldOfAPlanIsInTheDigestOrNot(t *testing.T) {
 func TestAShardIsOnRecord(t *testing.T) {
 	c := digestPlan()
 	got := c.shard(time.Now())
-	if got.Index != 0 || got.Of != 3 || !got.StartAt.Equal(c.StartAt) || got.Plan != c.digest() || got.Planned["fast"] != c.wholePlan(0) {
+	if got.Index != 0 || got.Of != 3 || !got.StartAt.Equal(c.StartAt) || got.Plan != c.Digest() || got.Planned["fast"] != c.wholePlan(0) {
 		t.Errorf("%+v", got)
 	}
 	c.Shard, c.StartAt = arrival.Shard{Index: 0, Of: 1}, time.Time{}
