@@ -85,7 +85,7 @@ func (out *outputs) log() io.Writer {
 }
 
 func perSecondHeader() []string {
-	return []string{"second", "endpoint", "scheduled", "started", "dropped", "ok", "failed", "p50_ms", "p99_ms", "max_ms", "in_flight"}
+	return []string{"second", "endpoint", "scheduled", "started", "dropped", "ok", "failed", "p50_ms", "p99_ms", "max_ms", "in_flight", "generator_cpu_percent", "pacer_cpu_percent"}
 }
 
 // second writes the rows of -per-second, if they are wanted. What goes wrong is
@@ -93,6 +93,10 @@ func perSecondHeader() []string {
 func (out *outputs) second(s engine.Second) {
 	if out.rows == nil {
 		return
+	}
+	cpu, pacer := "", ""
+	if s.Generator.CPUPercent > 0 {
+		cpu, pacer = tenth(s.Generator.CPUPercent), tenth(s.Generator.PacerPercent)
 	}
 	for _, e := range s.Endpoints {
 		p50, p99, longest := "", "", ""
@@ -104,9 +108,12 @@ func (out *outputs) second(s engine.Second) {
 			strconv.Itoa(e.Scheduled), strconv.Itoa(e.Started), strconv.Itoa(e.Dropped),
 			strconv.Itoa(e.Outcomes[ledger.OK]), strconv.Itoa(e.Outcomes.Failed()),
 			p50, p99, longest, strconv.Itoa(e.InFlight),
+			cpu, pacer,
 		})
 	}
 }
+
+func tenth(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 

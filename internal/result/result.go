@@ -340,6 +340,9 @@ type Load struct {
 	Generator Child `json:"generator"`
 	// Shard says which part of a plan the load is; nil if it is no part.
 	Shard *Shard `json:"shard,omitempty"`
+	// Saturation is how near that was to its limits; nil where it is not known, as
+	// in merged results.
+	Saturation *Saturation `json:"saturation,omitempty"`
 	// Merged says what the result was put together from; nil for one run.
 	Merged *Merged `json:"merged,omitempty"`
 }
@@ -356,6 +359,30 @@ type Shard struct {
 	StartAt time.Time `json:"start_at"`
 	// Planned is how many arrivals the whole plan has for each endpoint.
 	Planned map[string]int `json:"planned"`
+}
+
+// Saturation is how near the load generator was to its own limits, second by
+// second of the window. Of a CPU, 100 % is one.
+type Saturation struct {
+	Seconds int `json:"seconds"` // looked at
+	CPUs    int `json:"cpus"`    // that the process could use
+	// The process: its busiest second, and how many were at 95 % of all its CPUs.
+	CPUPercentMax  float64 `json:"cpu_percent_max"`
+	CPUBusySeconds int     `json:"cpu_busy_seconds"`
+	// The thread that paces, which has one CPU at the most: its busiest second, and
+	// how many were at 95 %. On an event loop it reads the answers as well.
+	PacerPercentMax  float64 `json:"pacer_percent_max"`
+	PacerBusySeconds int     `json:"pacer_busy_seconds"`
+	// The same thread runnable without a CPU, which is a crowded machine: its worst
+	// second, and how many were at 10 %.
+	PacerWaitPercentMax float64 `json:"pacer_wait_percent_max"`
+	PacerWaitSeconds    int     `json:"pacer_wait_seconds"`
+	// The garbage collector over the whole run: its pauses, and its share of the
+	// CPU that the process used.
+	GCCycles     int     `json:"gc_cycles"`
+	GCPauseMS    float64 `json:"gc_pause_ms"`
+	GCPauseMaxMS float64 `json:"gc_pause_max_ms"`
+	GCCPUPercent float64 `json:"gc_cpu_percent"`
 }
 
 // Merged is how several results became one.

@@ -80,24 +80,22 @@ func run(ctx context.Context, c Config, sender Sender, prepare func() wait) (*Re
 		}
 	}
 	ready.Wait()
-	before := usage()
 	start = c.startTime()
 	close(started)
 	log := newIntervals(c, tallies, start)
-	pace(ctx, c, crews, tallies, start, prepare)
+	pace(ctx, c, crews, tallies, start, log.meter, prepare)
 	for _, crew := range crews {
 		crew.dismiss()
 	}
 	stopped := drain(ctx, c, sender, &finished, start)
 	last := time.Now()
 	err := log.close()
-	used := usage().since(before)
-	return report(c, tallies, start, last, used, stopped), err
+	return report(c, tallies, start, last, log.meter, stopped), err
 }
 
 // pace schedules every arrival at its due time until they are over or ctx has
 // ended.
-func pace(ctx context.Context, c Config, crews []*crew, tallies []*tally, start time.Time, prepare func() wait) {
+func pace(ctx context.Context, c Config, crews []*crew, tallies []*tally, start time.Time, m *meter, prepare func() wait) {
 	arrivals := c.arrivals()
 	var cancelled atomic.Bool
 	defer context.AfterFunc(ctx, func() { cancelled.Store(true) })()
@@ -106,6 +104,7 @@ func pace(ctx context.Context, c Config, crews []*crew, tallies []*tally, start 
 	pacer.Go(func() {
 		// The thread is changed by pacing and ends with this goroutine.
 		runtime.LockOSThread()
+		defer m.enlist()()
 		waitUntil := prepare()
 		// Before the start every arrival is waited for, also the first, due at 0.
 		now := time.Duration(math.MinInt64)

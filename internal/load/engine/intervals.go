@@ -14,6 +14,7 @@ type intervals struct {
 	start    time.Time
 	before   []counts  // at the last cut, by endpoint
 	calendar *calendar // nil if nobody asks, or nothing is planned
+	meter    *meter
 	writer   *latency.LogWriter
 	err      error
 	stop     chan struct{}
@@ -21,7 +22,7 @@ type intervals struct {
 }
 
 func newIntervals(c Config, tallies []*tally, start time.Time) *intervals {
-	l := &intervals{c: c, tallies: tallies, start: start, before: make([]counts, len(tallies)), stop: make(chan struct{}), done: make(chan struct{})}
+	l := &intervals{c: c, tallies: tallies, start: start, before: make([]counts, len(tallies)), meter: newMeter(), stop: make(chan struct{}), done: make(chan struct{})}
 	if c.Log != nil {
 		l.writer, l.err = latency.NewLogWriter(c.Log, start)
 	}
@@ -35,28 +36,36 @@ func newIntervals(c Config, tallies []*tally, start time.Time) *intervals {
 
 func (l *intervals) run() {
 	defer close(l.done)
+	if l.await(0) {
+		l.meter.begin()
+	}
 	var from time.Duration
-	for {
-		to := from + time.Second
-		timer := time.NewTimer(time.Until(l.start.Add(to)))
-		select {
-		case <-timer.C:
-			l.cut(from, to)
-			from = to
-		case <-l.stop:
-			timer.Stop()
-			to := max(from, time.Since(l.start))
-			l.cut(from, to)
-			l.totals(to)
-			return
-		}
+	for l.await(from + time.Second) {
+		l.cut(from, from+time.Second)
+		from += time.Second
+	}
+	to := max(from, time.Since(l.start))
+	l.cut(from, to)
+	l.totals(to)
+}
+
+// await returns true at a moment, which counts from the start, and false if the
+// run is over before.
+func (l *intervals) await(moment time.Duration) bool {
+	timer := time.NewTimer(time.Until(l.start.Add(moment)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.stop:
+		return false
 	}
 }
 
 // cut ends the interval [from, to). An error of the log is kept and ends the
 // log, not the run.
 func (l *intervals) cut(from, to time.Duration) {
-	second := Second{From: from, To: to, Window: l.c.Duration}
+	second := Second{From: from, To: to, Window: l.c.Duration, Generator: l.meter.second(to-from, from < l.c.Duration)}
 	for i, t := range l.tallies {
 		timings, now := t.rotate()
 		l.write(t.name+"/"+latency.Response, from, to, timings.Response)

@@ -68,7 +68,6 @@ func newLoopEngine(ctx context.Context, c Config) (Engine, error) {
 func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
 	tallies := newTallies(e.c)
 	l := newLoop(e, tallies)
-	before := usage()
 	l.start = e.c.startTime()
 	log := newIntervals(e.c, tallies, l.start)
 	woken := make(chan struct{})
@@ -81,6 +80,7 @@ func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
 	thread.Go(func() {
 		// The thread is changed by prompt and ends with this goroutine.
 		runtime.LockOSThread()
+		defer log.meter.enlist()()
 		prompt()
 		l.play()
 	})
@@ -90,7 +90,7 @@ func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
 		<-woken // or it might write to a descriptor that has been closed
 	}
 	err := log.close()
-	r := report(e.c, tallies, l.start, last, usage().since(before), ctx.Err() != nil)
+	r := report(e.c, tallies, l.start, last, log.meter, ctx.Err() != nil)
 	for i, route := range e.routes {
 		name := e.c.Endpoints[i].Name
 		endpoint := r.Load.Endpoints[name]

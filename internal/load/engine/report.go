@@ -11,7 +11,7 @@ import (
 )
 
 // report puts the counts of a run together and judges it.
-func report(c Config, tallies []*tally, start, last time.Time, used result.Child, stopped bool) *Report {
+func report(c Config, tallies []*tally, start, last time.Time, m *meter, stopped bool) *Report {
 	load := result.Load{
 		Schema:    result.LoadSchema,
 		StartedAt: start.Round(0).UTC(),
@@ -23,7 +23,7 @@ func report(c Config, tallies []*tally, start, last time.Time, used result.Child
 		Shard:     c.shard(start),
 		Endpoints: make(map[string]result.Endpoint),
 		Drops:     make(map[string][]int),
-		Generator: used,
+		Generator: m.used(), Saturation: m.saturation(),
 	}
 	seconds := int((c.Duration + time.Second - 1) / time.Second)
 	for i, t := range tallies {
@@ -68,7 +68,7 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 	warn := func(format string, args ...any) { v.Warnings = append(v.Warnings, fmt.Sprintf(format, args...)) }
 
 	var planned, scheduled int
-	tooLate, late := false, false
+	tooLate, late, dropped := false, false, false
 	for i, t := range tallies {
 		e := load.Endpoints[t.name]
 		planned, scheduled = planned+e.Planned, scheduled+e.Scheduled
@@ -76,6 +76,7 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 			invalid("%s: %v", t.name, err)
 		}
 		if e.Dropped > 0 {
+			dropped = true
 			invalid("%s: %d of %d arrivals were dropped, since all %d workers were busy; give it more workers",
 				t.name, e.Dropped, e.Scheduled, c.Endpoints[i].Workers)
 		}
@@ -104,7 +105,15 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 	if c.Connections.Insecure {
 		warn("the server's certificate was not verified")
 	}
-	// Once for all endpoints: it tells a crowded machine from a bad tool.
+	// Once for all endpoints: it tells a crowded machine from a bad tool. Where
+	// nothing came of it, it is a warning.
+	blame := warn
+	if tooLate || dropped {
+		blame = invalid
+	}
+	for _, limit := range limits(load.Saturation, c) {
+		blame("%s", limit)
+	}
 	used := fmt.Sprintf("the generator used %.2f s of CPU and waited %.0f ms for one, summed over threads",
 		load.Generator.CPUSeconds, load.Generator.RunQueueWaitMS)
 	switch {

@@ -13,6 +13,7 @@ import (
 type Second struct {
 	From, To  time.Duration // offsets from the start
 	Window    time.Duration // the length of the load window
+	Generator GeneratorSecond
 	Endpoints []EndpointSecond
 }
 

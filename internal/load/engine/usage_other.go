@@ -2,7 +2,11 @@
 
 package engine
 
-import "chokepoint/internal/result"
+import (
+	"time"
+
+	"chokepoint/internal/result"
+)
 
 // resources is what the process has used, which is only read on Linux.
 type resources struct{}
@@ -10,3 +14,9 @@ type resources struct{}
 func usage() resources { return resources{} }
 
 func (resources) since(resources) result.Child { return result.Child{Name: "loadgen"} }
+
+func processCPU() time.Duration { return 0 }
+
+func threadID() int { return 0 }
+
+func timesOf(int) threadTime { return threadTime{} }

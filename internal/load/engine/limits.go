@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"fmt"
+
+	"chokepoint/internal/result"
+)
+
+const (
+	// maxGCPausePercent of the run is what the garbage collector may stop the
+	// process for, and maxGCCPUPercent of its CPU what it may take, without being
+	// named.
+	maxGCPausePercent = 1
+	maxGCCPUPercent   = 10
+)
+
+// limits are those of its own that the generator ran into, each in a line with its
+// figures and what to do. A slow generator (its CPU was busy) is told apart from a
+// crowded machine (it was kept from a CPU).
+func limits(s *result.Saturation, c Config) []string {
+	if s == nil || s.Seconds == 0 {
+		return nil
+	}
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	if s.PacerBusySeconds > 0 {
+		add("the generator's own limit: its pacing thread was busy for %d %% or more of %s (at most %.0f %%), and it has one CPU; lower the rate, or share it among several generators (loadgen report adds them up)",
+			busyPercent, seconds(s.PacerBusySeconds, s.Seconds), s.PacerPercentMax)
+	}
+	if s.CPUBusySeconds > 0 {
+		add("the generator's own limit: it used %d %% or more of its %d CPUs in %s (at most %.0f %%); give it more CPUs, lower the rate, or share it among several generators",
+			busyPercent, s.CPUs, seconds(s.CPUBusySeconds, s.Seconds), s.CPUPercentMax)
+	}
+	if s.PacerWaitSeconds > 0 {
+		add("a crowded machine: the generator's pacing thread was runnable without a CPU for %d %% or more of %s (at most %.0f %%); end what else runs here, or give the generator a CPU of its own",
+			waitPercent, seconds(s.PacerWaitSeconds, s.Seconds), s.PacerWaitPercentMax)
+	}
+	window := float64(s.Seconds) * 1000
+	switch {
+	case s.GCPauseMS > maxGCPausePercent/100.*window || s.GCPauseMaxMS >= ms(c.MaxLag):
+		add("the generator's own limit: its garbage collector stopped it %d times for %.1f ms together, %.1f ms at most; set GOGC or GOMEMLIMIT higher, or lower the rate",
+			s.GCCycles, s.GCPauseMS, s.GCPauseMaxMS)
+	case s.GCCPUPercent > maxGCCPUPercent:
+		add("the generator's own limit: its garbage collector took %.0f %% of the CPU that it used, in %d cycles; set GOGC or GOMEMLIMIT higher, or lower the rate",
+			s.GCCPUPercent, s.GCCycles)
+	}
+	return lines
+}
+
+// seconds is a number of seconds among all that were looked at.
+func seconds(n, of int) string {
+	if of == 1 {
+		return "its one second"
+	}
+	return fmt.Sprintf("%d of %d seconds", n, of)
+}

@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"chokepoint/internal/load/latency"
+	"chokepoint/internal/result"
+)
+
+func TestLimits(t *testing.T) {
+	const (
+		busy = "the generator's own limit: its pacing thread was busy for 95 % or more of 12 of 30 seconds (at most 99 %), and it has one CPU; " +
+			"lower the rate, or share it among several generators (loadgen report adds them up)"
+		crowded = "a crowded machine: the generator's pacing thread was runnable without a CPU for 10 % or more of 3 of 30 seconds (at most 34 %); " +
+			"end what else runs here, or give the generator a CPU of its own"
+		pauses = "the generator's own limit: its garbage collector stopped it 7 times for 301.0 ms together, 2.0 ms at most; set GOGC or GOMEMLIMIT higher, or lower the rate"
+		long   = "the generator's own limit: its garbage collector stopped it 7 times for 6.0 ms together, 5.0 ms at most; set GOGC or GOMEMLIMIT higher, or lower the rate"
+	)
+	for _, test := range []struct {
+		name string
+		s    *result.Saturation
+		want []string
+	}{
+		{"not known", nil, nil},
+		{"no whole second", &result.Saturation{PacerBusySeconds: 1}, nil},
+		{"idle", &result.Saturation{Seconds: 30, CPUs: 2, PacerPercentMax: 94.9, CPUPercentMax: 189, PacerWaitPercentMax: 9.9, GCCycles: 7, GCPauseMS: 300, GCPauseMaxMS: 4.9, GCCPUPercent: 10}, nil},
+		{"one thread", &result.Saturation{Seconds: 30, CPUs: 2, PacerBusySeconds: 12, PacerPercentMax: 99.2}, []string{busy}},
+		{"all CPUs", &result.Saturation{Seconds: 1, CPUs: 2, CPUBusySeconds: 1, CPUPercentMax: 199}, []string{
+			"the generator's own limit: it used 95 % or more of its 2 CPUs in its one second (at most 199 %); give it more CPUs, lower the rate, or share it among several generators"}},
+		{"a crowded machine", &result.Saturation{Seconds: 30, PacerWaitSeconds: 3, PacerWaitPercentMax: 34.2}, []string{crowded}},
+		{"both", &result.Saturation{Seconds: 30, PacerBusySeconds: 12, PacerPercentMax: 99.2, PacerWaitSeconds: 3, PacerWaitPercentMax: 34.2}, []string{busy, crowded}},
+		{"pauses together", &result.Saturation{Seconds: 30, GCCycles: 7, GCPauseMS: 301, GCPauseMaxMS: 2, GCCPUPercent: 50}, []string{pauses}},
+		{"one long pause", &result.Saturation{Seconds: 30, GCCycles: 7, GCPauseMS: 6, GCPauseMaxMS: 5}, []string{long}},
+		{"the collector's CPU", &result.Saturation{Seconds: 30, GCCycles: 900, GCPauseMS: 100, GCPauseMaxMS: 1, GCCPUPercent: 31}, []string{
+			"the generator's own limit: its garbage collector took 31 % of the CPU that it used, in 900 cycles; set GOGC or GOMEMLIMIT higher, or lower the rate"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, limits(test.s, Config{MaxLag: DefaultMaxLag})); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestALimitIsBlamedForWhatCameOfIt: saturation is a reason where requests were
+// late or dropped, and a warning where none were.
+func TestALimitIsBlamedForWhatCameOfIt(t *testing.T) {
+	saturated := &result.Saturation{Seconds: 10, PacerBusySeconds: 10, PacerPercentMax: 100}
+	const line = "the generator's own limit: its pacing thread was busy"
+	for _, test := range []struct {
+		name   string
+		lag    time.Duration
+		drops  int
+		reason bool
+	}{
+		{"on time", 100 * time.Microsecond, 0, false},
+		{"a little late", 2 * time.Millisecond, 0, false},
+		{"late", 6 * time.Millisecond, 0, true},
+		{"dropped", 0, 1, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := plan(Endpoint{Name: "fast", Rate: 1}).WithDefaults()
+			tl := newTally(c, 0)
+			lags := latency.New()
+			lags.Record(test.lag)
+			e := result.Endpoint{Planned: 30, Scheduled: 30, Dropped: test.drops, Lag: lags.Percentiles()}
+			v := judge(c, []*tally{tl}, result.Load{Endpoints: map[string]result.Endpoint{"fast": e}, Saturation: saturated}, false)
+			reason := strings.Contains(strings.Join(v.Reasons, "\n"), line)
+			warning := strings.Contains(strings.Join(v.Warnings, "\n"), line)
+			if reason != test.reason || warning == test.reason || v.Valid == test.reason {
+				t.Errorf("want it as a reason: %v; got %+v", test.reason, v)
+			}
+		})
+	}
+}
+
+// TestTheMeterSeesABusyThread spins on an enlisted thread.
+func TestTheMeterSeesABusyThread(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("threads are read on Linux only")
+	}
+	m := newMeter()
+	m.begin()
+	began := time.Now()
+	spun := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer close(spun)
+		defer m.enlist()()
+		for time.Since(began) < leastSecond {
+		}
+	}()
+	<-spun
+	length := time.Since(began)
+	s := m.second(length, true)
+	// What it ran and what it waited for a CPU are nearly all of the time.
+	if all := s.PacerPercent + m.sum.PacerWaitPercentMax; all < 80 || s.CPUPercent < s.PacerPercent/2 {
+		t.Errorf("ran and waited %.0f %% of the time, the process ran %.0f %%: %+v", all, s.CPUPercent, m.sum)
+	}
+	if again := m.second(length, true); again.PacerPercent != 0 || m.sum.Seconds != 2 {
+		t.Errorf("a thread that has ended ran %v %%; %d seconds, want 2", again.PacerPercent, m.sum.Seconds)
+	}
+	if m.second(leastSecond-1, true); m.sum.Seconds != 2 {
+		t.Error("a second too short to tell was counted")
+	}
+	for range 3 {
+		runtime.GC()
+	}
+	m.second(time.Second, true)
+	if got := m.saturation(); got.GCCycles < 3 || got.GCPauseMS <= 0 || got.GCPauseMaxMS <= 0 || got.GCPauseMaxMS > got.GCPauseMS {
+		t.Errorf("three collections: %+v", got)
+	}
+}
