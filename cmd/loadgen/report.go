@@ -33,7 +33,7 @@ func report(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("loadgen report", flag.ContinueOnError)
 	jsonFile := fs.String("json", "", "write the merged result to this `file`")
 	expected := fs.Int("expect", 0, "how many results there must be; another number is incomplete (default: as many as are given)")
-	thresholds(fs, &all)
+	threshold.AddFlag(fs, &all)
 	err := cli.Parse(fs, args, reportSynopsis, stdout)
 	switch {
 	case errors.Is(err, cli.ErrDone):
@@ -63,7 +63,7 @@ func report(args []string, stdout, stderr io.Writer) int {
 	}
 	load := merged.Load
 	names := slices.Sorted(maps.Keys(load.Endpoints))
-	if err := checkEndpoints(all, names); err != nil {
+	if err := threshold.CheckEndpoints(all, names); err != nil {
 		return cli.Fail(stderr, "loadgen", cli.ExitUsage, err)
 	}
 	load.Thresholds = threshold.EvaluateAll(all, load.Endpoints, merged.Responses)

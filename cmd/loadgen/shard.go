@@ -25,7 +25,7 @@ type sharding struct {
 
 // addFlags adds the flags of shards to fs.
 func (s *sharding) addFlags(fs *flag.FlagSet, shard *arrival.Shard) {
-	fs.Func("shard", "play part `i/n` of the plan, i from 0; every n-th arrival, and "+shardMark+" in the name of an output is i. auto/n claims a part that is free (see -claim)", func(text string) (err error) {
+	fs.Func("shard", "play part `i/n` of the plan, i from 0; auto/n claims one. "+shardMark+" in the name of an output is i", func(text string) (err error) {
 		of, claimed := strings.CutPrefix(text, automatic+"/")
 		if s.claim = claimed; claimed {
 			text = "0/" + of
@@ -33,7 +33,7 @@ func (s *sharding) addFlags(fs *flag.FlagSet, shard *arrival.Shard) {
 		*shard, err = arrival.ParseShard(text)
 		return err
 	})
-	fs.StringVar(&s.folder, "claim", "", "`folder` in which the generators with -shard auto/n claim their parts; all must see it")
+	fs.StringVar(&s.folder, "claim", "", "`folder` that all generators see, in which those with -shard auto/n claim their parts")
 }
 
 // checkSharding refuses what does not go together.

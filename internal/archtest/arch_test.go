@@ -46,6 +46,7 @@ var owners = []struct{ dependency, owner, reason string }{
 	{"golang.org/x/sync/semaphore", "internal/service/guard", "dumps recognise a permit wait by this one caller"},
 	{"github.com/fergusstrange/embedded-postgres", "internal/lab/pgserver", "where a PostgreSQL comes from is one decision"},
 	{"github.com/Shopify/toxiproxy", "internal/lab/toxiproxy", "the lab alone puts a proxy into the path"},
+	{"go.yaml.in/yaml", "internal/load/plan", "one place says what a key of a plan is, and on which line it is wrong"},
 }
 
 var bannedNames = []string{"util", "utils", "common", "helpers", "helper", "misc", "shared"}

@@ -265,7 +265,7 @@ func (e Endpoint) validate(c Config) error {
 		return fmt.Errorf("endpoint %s: %w", e.Name, err)
 	}
 	if c.Engine == Loop && u.Scheme != "http" {
-		return fmt.Errorf("endpoint %s: engine %s speaks plain http only, and %q is not; choose %s or %s", e.Name, Loop, e.URL, Auto, Goroutines)
+		return fmt.Errorf("endpoint %s: engine %s speaks plain http only, and %q is not; choose %s or %s", e.Name, Loop, Redacted(e.URL), Auto, Goroutines)
 	}
 	limit := maxArrivals
 	if c.Arrivals == Poisson {
@@ -304,17 +304,27 @@ func (e Endpoint) validate(c Config) error {
 func target(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
+	case err != nil && strings.Contains(raw, "@"):
+		// The words of package url may quote a part of the password.
+		return nil, fmt.Errorf("URL %q is malformed; in a name or password write %%2F for / and so on", Redacted(raw))
 	case err != nil:
 		return nil, fmt.Errorf("URL %q: %w", raw, urlSyntax(err))
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("URL %q must start with http:// or https://", raw)
+		return nil, fmt.Errorf("URL %q must start with http:// or https://", Redacted(raw))
 	case u.Hostname() == "":
-		return nil, fmt.Errorf("URL %q has no host", raw)
+		return nil, fmt.Errorf("URL %q has no host", Redacted(raw))
 	case strings.ContainsAny(raw, " \r\n"):
-		return nil, fmt.Errorf("URL %q contains a space or a line break; write %%20", raw)
+		return nil, fmt.Errorf("URL %q contains a space or a line break; write %%20", Redacted(raw))
 	}
 	return u, nil
 }
+
+// credentials are what a URL has before its host, or what might be that if it is
+// malformed.
+var credentials = regexp.MustCompile(`//.*@`)
+
+// Redacted is a URL without its credentials, for messages.
+func Redacted(raw string) string { return credentials.ReplaceAllLiteralString(raw, "//***@") }
 
 // urlSyntax is what url.Parse found wrong, without the URL.
 func urlSyntax(err error) error {

@@ -69,6 +69,9 @@ func TestValidate(t *testing.T) {
 		{"scheme", func(c *Config) { c.Endpoints[0].URL = "ftp://x/" }, "must start with http"},
 		{"host", func(c *Config) { c.Endpoints[0].URL = "http:///x" }, "has no host"},
 		{"syntax", func(c *Config) { c.Endpoints[0].URL = "http://[::1/" }, `URL "http://[::1/": missing`},
+		{"password", func(c *Config) { c.Endpoints[0].URL = "ftp://user:secret@x/" }, `URL "ftp://***@x/" must start`},
+		{"password that is no URL", func(c *Config) { c.Endpoints[0].URL = "http://user:se/cret@x/" }, `URL "http://***@x/" is malformed; in`},
+		{"password and the engine", func(c *Config) { c.Engine, c.Endpoints[0].URL = Loop, "https://user:secret@x/" }, `"https://***@x/" is not`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := plan(Endpoint{Name: "fast", Rate: 20}).WithDefaults()

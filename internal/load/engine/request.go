@@ -88,16 +88,16 @@ func (r Row) target(u *url.URL) (*url.URL, error) {
 	}
 	reference, err := url.Parse(r.URL)
 	if err != nil {
-		return nil, fmt.Errorf("URL %q: %w", r.URL, urlSyntax(err))
+		return nil, fmt.Errorf("URL %q: %w", Redacted(r.URL), urlSyntax(err))
 	}
 	resolved := u.ResolveReference(reference)
 	switch {
 	case strings.ContainsAny(r.URL, " \r\n"):
-		return nil, fmt.Errorf("URL %q contains a space or a line break; write %%20", r.URL)
+		return nil, fmt.Errorf("URL %q contains a space or a line break; write %%20", Redacted(r.URL))
 	case reference.User != nil:
 		return nil, fmt.Errorf("URL %q has credentials; put them into the endpoint's URL", reference.Redacted())
 	case resolved.Scheme != u.Scheme || !strings.EqualFold(address(resolved), address(u)):
-		return nil, fmt.Errorf("URL %q leaves %s://%s; give it an endpoint of its own", r.URL, u.Scheme, u.Host)
+		return nil, fmt.Errorf("URL %q leaves %s://%s; give it an endpoint of its own", Redacted(r.URL), u.Scheme, u.Host)
 	}
 	return resolved, nil
 }

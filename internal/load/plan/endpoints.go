@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// urlEndpoint is the name of the endpoint that is given by its URL alone.
+const urlEndpoint = "url"
+
+// setEndpoints puts the endpoints together. From the weakest to the strongest:
+// what the file says of all, what it says of each, the flags of all, and
+// -endpoint.
+func (b *builder) setEndpoints(urls []string) {
+	b.faults = append(b.faults, b.flags.syntax...)
+	all := b.fromFile()
+	ofFile := len(all)
+	for i := range all {
+		all[i] = all[i].under(b.flags.every)
+	}
+	for _, over := range b.flags.endpoints {
+		i := slices.IndexFunc(all[:ofFile], func(d description) bool { return d.has("name") && d.name() == over.name() })
+		if i >= 0 {
+			all[i] = all[i].under(over)
+		} else {
+			all = append(all, b.flags.every.under(over))
+		}
+	}
+	if len(urls) > 0 {
+		all = b.withURL(all, urls)
+	}
+	b.checkRate(all)
+	for _, d := range all {
+		known := len(b.faults)
+		e := d.endpoint(&b.faults)
+		if len(b.faults) == known && e.Rate == 0 && b.config.Pattern == nil && b.config.Closed == 0 {
+			b.faults.add(d.at, fmt.Errorf("endpoint %s: rate is missing; give rate=20/s, or -rate 20/s with a URL", e.Name))
+		}
+		b.config.Endpoints = append(b.config.Endpoints, e)
+	}
+}
+
+// fromFile are the endpoints of the file, without what contradicts the flags.
+func (b *builder) fromFile() []description {
+	var all []description
+	switch {
+	case len(b.file.endpoints) > 0:
+		for _, d := range b.file.endpoints {
+			merged := b.file.every.under(d)
+			merged.at = d.at
+			all = append(all, merged)
+		}
+	case len(b.file.every.texts) > 0:
+		d := b.file.every
+		name, _ := endpointKeyOf("name")
+		d.put(name, datum{text: urlEndpoint})
+		all = append(all, d)
+	}
+	for _, d := range all {
+		if b.given[flagClosed] || b.given[flagArrivals] && b.config.Pattern != nil {
+			delete(d.texts, "rate")
+		}
+		if b.given[flagClosed] {
+			delete(d.texts, "workers")
+		}
+	}
+	return all
+}
+
+// withURL adds the URL after the flags, or gives it to the one endpoint of the
+// file.
+func (b *builder) withURL(all []description, urls []string) []description {
+	switch {
+	case len(urls) > 1:
+		b.faults.add("", fmt.Errorf("one URL is enough, got %d arguments; flags go before it, and more URLs are given with -endpoint", len(urls)))
+		return all
+	case len(b.flags.endpoints) > 0:
+		b.faults.add("", errors.New("give a URL or -endpoint, not both"))
+		return all
+	case len(all) > 1:
+		b.faults.add("", fmt.Errorf("a URL is of one endpoint, and the plan has %d; give -endpoint name=%s,url=URL", len(all), all[0].name()))
+		return all
+	case len(all) == 0:
+		all = append(all, b.flags.every.under(newDescription("")))
+		name, _ := endpointKeyOf("name")
+		all[0].put(name, datum{text: urlEndpoint})
+	}
+	url, _ := endpointKeyOf("url")
+	all[0].put(url, datum{text: urls[0]})
+	return all
+}
+
+// checkRate refuses flags that nothing would take, or that several endpoints
+// would: that is never meant.
+func (b *builder) checkRate(all []description) {
+	switch every := b.flags.every; {
+	case len(all) == 0 && len(b.flags.syntax) == 0:
+		for _, k := range endpointKeys {
+			if every.has(k.name) {
+				b.faults.add("", fmt.Errorf("-%s belongs to a URL, and none is given; give one after the flags", k.name))
+				return
+			}
+		}
+	case every.has(flagRate) && len(b.flags.endpoints) > 0:
+		b.faults.add("", errors.New("-rate belongs to a URL, and none is given; write it into the -endpoint"))
+	case every.has(flagRate) && len(all) > 1:
+		b.faults.add("", fmt.Errorf("-rate is of one endpoint, and the plan has %d; give -endpoint name=%s,rate=20/s", len(all), all[0].name()))
+	}
+}

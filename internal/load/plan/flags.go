@@ -1,0 +1,227 @@
+package plan
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/cli"
+	"chokepoint/internal/load/arrival"
+	"chokepoint/internal/load/engine"
+	"chokepoint/internal/load/threshold"
+	"chokepoint/internal/rate"
+)
+
+// The flags that the rules of a plan speak of.
+const (
+	flagPlan        = "plan"
+	flagEndpoint    = "endpoint"
+	flagRate        = "rate"
+	flagDuration    = "duration"
+	flagCount       = "count"
+	flagArrivals    = "arrivals"
+	flagClosed      = "closed"
+	flagQuantum     = "quantum"
+	flagMaxLag      = "max-lag"
+	flagThreshold   = "threshold"
+	flagInsecure    = "insecure"
+	flagCACert      = "cacert"
+	flagCert        = "cert"
+	flagKey         = "key"
+	flagKeepAlive   = "keepalive"
+	flagMaxAge      = "max-age"
+	flagMaxRequests = "max-requests"
+)
+
+// Groups are the flags of a plan by purpose, for -h.
+func Groups() []cli.Group {
+	return []cli.Group{
+		{Title: "What is sent", Flags: []string{flagPlan, flagEndpoint, "method", "header", "body", "rows", "phase"}},
+		{Title: "When it is sent", Flags: []string{flagRate, flagDuration, flagCount, flagArrivals, "seed", "warmup", "start-at", flagClosed, flagQuantum}},
+		{Title: "How it is waited for", Flags: []string{"timeout", "workers", "graceful-stop", flagMaxLag, "engine"}},
+		{Title: "Connections", Flags: []string{flagInsecure, flagCACert, flagCert, flagKey, "server-name", "connect-to", "resolve", "source", flagKeepAlive, flagMaxAge, flagMaxRequests}},
+	}
+}
+
+// Flags are the flags that describe a plan.
+type Flags struct {
+	fs         *flag.FlagSet
+	config     engine.Config // what needs no more than its own flag
+	file       string        // of -plan
+	arrivals   string
+	count      int
+	every      description   // of every endpoint: -timeout, -header, ...
+	endpoints  []description // of -endpoint
+	syntax     Faults        // of -endpoint
+	thresholds []threshold.Threshold
+	keepAlive  bool
+	cacert     string
+	cert, key  string
+}
+
+// Shard is the part of the plan that this generator plays. It has no key in the
+// file, which is the same for all.
+func (f *Flags) Shard() *arrival.Shard { return &f.config.Shard }
+
+// value is a flag.Value of any type.
+type value[T any] struct {
+	to    *T
+	parse func(string) (T, error)
+}
+
+func (v *value[T]) Set(text string) error {
+	parsed, err := v.parse(text)
+	if err == nil {
+		*v.to = parsed
+	}
+	return err
+}
+
+// String is empty for the zero value, as package flag demands.
+func (v *value[T]) String() string {
+	if v.to == nil {
+		return ""
+	}
+	return fmt.Sprint(*v.to)
+}
+
+func parseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("not a duration such as 500ms, 30s or 5m")
+	}
+	return d, nil
+}
+
+func parseNumber(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("not a whole number")
+	}
+	return n, nil
+}
+
+func (f *Flags) duration(to *time.Duration, name, usage string) {
+	f.fs.Var(&value[time.Duration]{to, parseDuration}, name, usage)
+}
+
+func (f *Flags) number(to *int, name, usage string) {
+	f.fs.Var(&value[int]{to, parseNumber}, name, usage)
+}
+
+// addLoad adds the flags of the load as a whole.
+func (f *Flags) addLoad() {
+	c := &f.config
+	c.Duration, c.MaxLag = 10*time.Second, engine.DefaultMaxLag
+	f.fs.StringVar(&f.file, flagPlan, "", "read the plan from this YAML `file`; a flag wins over it")
+	f.duration(&c.Duration, flagDuration, "the load window takes this `duration`")
+	f.number(&f.count, flagCount, "send exactly `N` requests: the window is N / rate")
+	f.fs.StringVar(&f.arrivals, flagArrivals, string(engine.Constant), "`pattern` of constant, poisson, "+arrival.PatternSyntax)
+	f.fs.Uint64Var(&c.Seed, "seed", 1, "`number` that poisson arrivals are drawn from")
+	f.duration(&c.Warmup, "warmup", "load for this `duration` before the window, which is in no figure")
+	f.fs.Func("start-at", "the first arrival is at this RFC 3339 `time` (default: at once)", func(s string) (err error) {
+		c.StartAt, err = time.Parse(time.RFC3339Nano, s)
+		return err
+	})
+	f.number(&c.Closed, flagClosed, "closed model, a control: `N` workers that each send when they are answered")
+	f.duration(&c.Quantum, flagQuantum, "send at multiples of this `duration` only: less CPU, more lag")
+	f.fs.Func("graceful-stop", "wait for answers this `duration` after the window (default: for the last)", func(s string) error {
+		d, err := parseDuration(s)
+		c.GracefulStop = &d
+		return err
+	})
+	f.duration(&c.MaxLag, flagMaxLag, "a lag p99 above this `duration` makes the run invalid")
+	f.fs.StringVar((*string)(&c.Engine), "engine", string(engine.Auto), "`kind` of auto, loop (plain http on Linux) or goroutines")
+	f.fs.StringVar(&c.Phase, "phase", adminapi.PhaseLoad, "a `word` that is sent as "+adminapi.HeaderPhase)
+	threshold.AddFlag(f.fs, &f.thresholds)
+}
+
+// addRequests adds the flags of endpoints. What they get is checked later, where
+// it can be said without showing a password.
+func (f *Flags) addRequests() {
+	f.every = newDescription("")
+	f.fs.Func(flagEndpoint, "an endpoint by its `keys`, as name=a,url=URL,rate=20/s; repeat it for more", func(s string) error {
+		d, err := parseEndpoint(s)
+		if err != nil {
+			f.syntax.add("", err)
+		}
+		f.endpoints = append(f.endpoints, d)
+		return nil
+	})
+	usages := map[string]string{
+		"rate":    "requests per `second`, as 20, 20/s or 1200/m",
+		"method":  "HTTP `method` (default GET, with a body POST)",
+		"header":  "send this header `line`, 'Name: value', as well; repeat it for more",
+		"body":    "send this `text` as the body, or with @file what is in the file",
+		"rows":    "take url and body of each request in turn from this CSV or JSON Lines `file`",
+		"timeout": "the client waits this `duration` from the due time (default " + engine.DefaultTimeout.String() + ")",
+		"workers": "`N` requests can be in flight to an endpoint (default: by rate and timeout)",
+	}
+	for _, k := range endpointKeys {
+		if usage, ok := usages[k.name]; ok {
+			f.fs.Func(k.name, usage, func(s string) error {
+				v := datum{text: s}
+				f.every.put(k, v)
+				if k.reads || k.secret {
+					return nil
+				}
+				return k.set(&engine.Endpoint{}, v)
+			})
+		}
+	}
+}
+
+// addConnections adds the flags of how connections are made and kept.
+func (f *Flags) addConnections() {
+	c := &f.config.Connections
+	f.keepAlive = true
+	f.fs.BoolVar(&c.Insecure, flagInsecure, false, "do not verify the server's certificate")
+	f.fs.StringVar(&f.cacert, flagCACert, "", "verify it with the authorities of this PEM `file` alone")
+	f.fs.StringVar(&f.cert, flagCert, "", "client certificate, a PEM `file`")
+	f.fs.StringVar(&f.key, flagKey, "", "its key, a PEM `file` (default: that of -cert)")
+	f.fs.StringVar(&c.ServerName, "server-name", "", "`name` to ask for and to verify with TLS (default: the URL's host)")
+	f.fs.Func("connect-to", "connect elsewhere by this `rule`, HOST1:PORT1:HOST2:PORT2; repeat it for more", func(s string) error {
+		r, err := engine.ParseConnectTo(s)
+		c.ConnectTo = append(c.ConnectTo, r)
+		return err
+	})
+	f.fs.Func("resolve", "give a name its address by this `rule`, HOST:PORT:ADDRESS; repeat it for more", func(s string) error {
+		r, err := engine.ParseResolve(s)
+		c.Resolve = append(c.Resolve, r)
+		return err
+	})
+	f.fs.Func("source", "connect from these local `addresses` in turn, with commas between them", func(s string) error {
+		for text := range strings.SplitSeq(s, ",") {
+			source, err := netip.ParseAddr(strings.TrimSpace(text))
+			if err != nil {
+				return fmt.Errorf("%q is not an IP address", text)
+			}
+			c.Sources = append(c.Sources, source)
+		}
+		return nil
+	})
+	f.fs.BoolVar(&f.keepAlive, flagKeepAlive, true, "use a connection again; -keepalive=false makes one for each request")
+	f.duration(&c.MaxAge, flagMaxAge, "close a connection that is older than this `duration`")
+	f.number(&c.MaxRequests, flagMaxRequests, "close a connection after `N` requests")
+}
+
+// addAliases adds the short names that other load generators and curl have for
+// the same things. A rate of hey's -q is one of each worker, and ours is of all.
+func (f *Flags) addAliases() {
+	for _, a := range [][2]string{
+		{"c", "workers"}, {"z", flagDuration}, {"q", flagRate}, {"n", flagCount},
+		{"H", "header"}, {"m", "method"}, {"d", "body"}, {"k", flagInsecure},
+	} {
+		cli.Alias(f.fs, a[0], a[1])
+	}
+}
+
+// parseRate reads a rate for a key of an endpoint.
+func parseRate(e *engine.Endpoint, v datum) (err error) {
+	e.Rate, err = rate.Parse(v.text)
+	return err
+}

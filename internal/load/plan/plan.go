@@ -1,0 +1,262 @@
+// Package plan reads what a load is to be: from flags, from the environment and
+// from a YAML file, by one set of rules. It ends in an engine.Config.
+//
+// A key of the file is the name of the flag that sets the same thing, and its
+// value is read by that flag. A flag wins over the environment, and both over the
+// file. What the file says of an endpoint is the description that -endpoint
+// writes in one line, and -endpoint over a file changes the keys that it names.
+//
+// The package refuses to guess: an unknown key, a key given twice and two keys
+// that contradict each other are faults, each with its place and its remedy. It
+// sends nothing, and it shows neither a password nor the value of a header.
+package plan
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"chokepoint/internal/cli"
+	"chokepoint/internal/load/arrival"
+	"chokepoint/internal/load/engine"
+	"chokepoint/internal/load/threshold"
+)
+
+// Plan is a load that can be played.
+type Plan struct {
+	Config     engine.Config // with its defaults, and valid
+	Thresholds []threshold.Threshold
+	// File is the file that the plan came from; empty if there is none.
+	File string
+}
+
+// builder makes a plan of what is known of it.
+type builder struct {
+	flags  *Flags
+	file   document
+	given  map[string]bool // the flags that were set, not by the file
+	config engine.Config
+	faults Faults
+}
+
+// Plan makes the plan of the flags, which must be parsed, of the file that -plan
+// names and of urls, the arguments after the flags. An error is of type Faults.
+func (f *Flags) Plan(urls []string) (Plan, error) {
+	b := builder{flags: f, given: cli.Given(f.fs)}
+	if f.file != "" {
+		b.file, b.faults = readDocument(f.file)
+		b.applySettings()
+	}
+	b.config = f.config
+	b.setArrivals()
+	b.setConnections()
+	b.setEndpoints(urls)
+	if len(b.faults) == 0 {
+		b.setCount()
+	}
+	b.checkZeros()
+	if len(b.faults) > 0 {
+		// What follows from a fault is not a second one.
+		return Plan{}, b.faults
+	}
+	b.config = b.config.WithDefaults()
+	b.validate()
+	if len(b.faults) > 0 {
+		return Plan{}, b.faults
+	}
+	return Plan{Config: b.config, Thresholds: f.thresholds, File: f.file}, nil
+}
+
+// applySettings sets the flags that the file has a value for.
+func (b *builder) applySettings() {
+	// A flag of several values, as -resolve, is set once for each by the file.
+	for _, s := range b.file.settings {
+		if b.given[s.flag] || b.yields(s) {
+			continue
+		}
+		if err := b.flags.fs.Set(s.flag, s.text); err != nil {
+			b.faults.add(s.at, fmt.Errorf("%s %q: %w", s.key, s.text, err))
+		}
+	}
+}
+
+// contradictions are the flags that take the place of something in the file that
+// would contradict them.
+var contradictions = []struct {
+	flag string
+	file []string
+}{
+	{flagCount, []string{flagDuration}},
+	{flagDuration, []string{flagCount}},
+	{flagClosed, []string{flagArrivals, flagQuantum, flagCount}},
+	{flagRate, []string{flagClosed}},
+	{flagInsecure, []string{flagCACert}},
+	{flagCACert, []string{flagInsecure}},
+	{flagKeepAlive, []string{flagMaxAge, flagMaxRequests}},
+	{flagMaxAge, []string{flagKeepAlive}},
+	{flagMaxRequests, []string{flagKeepAlive}},
+	{flagCert, []string{flagKey}},
+}
+
+// yields says whether a setting of the file gives way to a flag that contradicts
+// it.
+func (b *builder) yields(s setting) bool {
+	for _, c := range contradictions {
+		if b.given[c.flag] && slices.Contains(c.file, s.flag) {
+			return true
+		}
+	}
+	switch {
+	case b.given[flagRate] && s.flag == flagArrivals:
+		return isPattern(s.text) // it has rates of its own
+	case !b.given[flagArrivals]:
+		return false
+	case !isPattern(b.flags.arrivals):
+		return s.flag == flagClosed
+	}
+	return s.flag == flagClosed || s.flag == flagCount || s.flag == flagDuration && ownLength(b.flags.arrivals)
+}
+
+// isPattern says whether arrivals have rates of their own.
+func isPattern(arrivals string) bool {
+	return arrivals != string(engine.Constant) && arrivals != string(engine.Poisson)
+}
+
+// ownLength says whether a pattern has a length of its own.
+func ownLength(arrivals string) bool {
+	return strings.HasPrefix(arrivals, arrival.KindSteps+":") || strings.HasPrefix(arrivals, arrival.KindReplay+":")
+}
+
+// setArrivals reads -arrivals. A pattern that has a length of its own is the
+// duration.
+func (b *builder) setArrivals() {
+	text := b.flags.arrivals
+	if !isPattern(text) {
+		b.config.Arrivals = engine.Arrivals(text)
+		return
+	}
+	at := b.file.place(flagArrivals)
+	pattern, err := arrival.ParsePattern(text, b.config.Duration)
+	if err != nil {
+		b.faults.add(at, err)
+		return
+	}
+	if length := pattern.Length(); cli.Given(b.flags.fs)[flagDuration] && length != b.config.Duration {
+		b.faults.add(at, fmt.Errorf("arrivals %q last %v, and the duration is %v; leave -duration out", text, length, b.config.Duration))
+		return
+	}
+	b.config.Pattern, b.config.Duration = pattern, pattern.Length()
+}
+
+// setCount makes the window as long as -count requests take.
+func (b *builder) setCount() {
+	n := b.flags.count
+	if !cli.Given(b.flags.fs)[flagCount] {
+		return
+	}
+	fault := func(format string, args ...any) {
+		b.faults.add(b.file.place(flagCount), fmt.Errorf("count %d: "+format, append([]any{n}, args...)...))
+	}
+	switch {
+	case n < 1:
+		fault("give one or more")
+	case cli.Given(b.flags.fs)[flagDuration]:
+		fault("the duration is count / rate; leave -duration out")
+	case len(b.config.Endpoints) != 1:
+		fault("it is of one endpoint, and there are %d; give -duration", len(b.config.Endpoints))
+	case b.config.Closed > 0:
+		fault("a closed model sends as many as are answered; give -duration")
+	case b.config.Pattern != nil:
+		fault("%s arrivals have a count of their own; leave it out", b.config.Pattern.Kind())
+	case b.config.Arrivals != engine.Constant:
+		fault("of %s arrivals only the mean is known before; give -duration", b.config.Arrivals)
+	default:
+		rate := b.config.Endpoints[0].Rate
+		if b.config.Duration = toDuration(float64(n) / rate.PerSecond()); rate.Count(b.config.Duration) != n {
+			fault("no window at %v has exactly that many; give -duration", rate)
+		}
+	}
+}
+
+// toDuration is that many seconds, or the longest duration there is.
+func toDuration(seconds float64) time.Duration {
+	const longest = float64(1<<63 - 1<<10)
+	return time.Duration(min(seconds*float64(time.Second), longest))
+}
+
+// checkZeros refuses a zero that would be taken for the default.
+func (b *builder) checkZeros() {
+	if cli.Given(b.flags.fs)[flagMaxLag] && b.config.MaxLag == 0 {
+		b.faults.add(b.file.place(flagMaxLag), fmt.Errorf("maximum lag 0s must be above zero: no generator is that punctual"))
+	}
+}
+
+// validate finds what is wrong with the plan as a whole, and with each endpoint by
+// itself.
+func (b *builder) validate() {
+	names := make([]string, len(b.config.Endpoints))
+	for i, e := range b.config.Endpoints {
+		names[i] = e.Name
+	}
+	if err := b.recorded(names); err != nil {
+		b.faults.add(b.file.place(flagArrivals), err)
+	}
+	if err := threshold.CheckEndpoints(b.flags.thresholds, names); err != nil {
+		b.faults.add(b.file.place(keyThresholds), err)
+	}
+	whole := b.config.Validate()
+	if whole == nil {
+		return
+	}
+	// It is the first fault only: with one endpoint at a time there is one for each.
+	for _, e := range b.config.Endpoints {
+		alone := b.config
+		alone.Endpoints = []engine.Endpoint{e}
+		if err := alone.Validate(); err != nil {
+			b.faults.add(b.placeOf(e.Name, err), err)
+		}
+	}
+	if len(b.faults) == 0 {
+		b.faults.add("", whole)
+	}
+}
+
+// recorded checks that a recording has no endpoint that the plan lacks.
+func (b *builder) recorded(names []string) error {
+	recording, ok := b.config.Pattern.(*arrival.Recording)
+	if !ok {
+		return nil
+	}
+	for _, name := range recording.Endpoints() {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("the recording has arrivals of endpoint %q, and the plan has only %s; give -endpoint name=%s,url=URL", name, strings.Join(names, ", "), name)
+		}
+	}
+	return nil
+}
+
+// placeOf is where the file says what a fault of an endpoint, or of the plan, is
+// about; empty if the file does not.
+func (b *builder) placeOf(endpoint string, err error) string {
+	if strings.HasPrefix(err.Error(), "endpoint ") {
+		for _, d := range b.file.endpoints {
+			if d.name() == endpoint {
+				return d.at
+			}
+		}
+		return b.file.place("url")
+	}
+	return b.file.mentioned(err.Error())
+}
+
+// Register adds the flags of a plan to fs.
+func Register(fs *flag.FlagSet) *Flags {
+	f := &Flags{fs: fs}
+	f.addLoad()
+	f.addRequests()
+	f.addConnections()
+	f.addAliases()
+	return f
+}
