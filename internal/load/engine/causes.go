@@ -21,12 +21,16 @@ const (
 	CauseResponse = "response"
 	CauseUnsent   = "unsent" // before the generator sent anything
 	// Of connect errors.
-	CauseRefused     = "refused"
-	CauseUnreachable = "unreachable" // also of transport errors
-	CauseDNS         = "dns"
-	CauseTLS         = "tls"
-	CauseOutOfFiles  = "out_of_files" // EMFILE, ENFILE: the generator's fault
-	CauseOutOfPorts  = "out_of_ports" // EADDRNOTAVAIL: likewise
+	CauseRefused      = "refused"
+	CauseUnreachable  = "unreachable" // also of transport errors
+	CauseDNS          = "dns"
+	CauseTLS          = "tls"                    // a handshake that failed of anything else
+	CauseTLSAuthority = "tls_authority"          // the server's certificate is of no known authority
+	CauseTLSExpired   = "tls_expired"            // or not valid yet
+	CauseTLSHost      = "tls_host"               // it is another host's
+	CauseTLSClient    = "tls_client_certificate" // the server wants one, or another one
+	CauseOutOfFiles   = "out_of_files"           // EMFILE, ENFILE: the generator's fault
+	CauseOutOfPorts   = "out_of_ports"           // EADDRNOTAVAIL: likewise
 	// Of transport errors.
 	CauseEOF       = "eof"
 	CauseReset     = "reset" // also of connect errors
@@ -35,11 +39,6 @@ const (
 	// CauseOther is what the list does not foresee.
 	CauseOther = "other"
 )
-
-// handshakeError is a TLS handshake that failed.
-type handshakeError struct{ error }
-
-func (e *handshakeError) Unwrap() error { return e.error }
 
 // connectFailure classifies the error of a dial that had until deadline.
 func connectFailure(err error, deadline time.Time) ledger.Answer {
@@ -54,7 +53,7 @@ func connectFailure(err error, deadline time.Time) ledger.Answer {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), !time.Now().Before(deadline):
 		return ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}
 	case errors.As(err, &handshake):
-		cause = CauseTLS
+		cause = handshake.cause()
 	case errors.As(err, &dns):
 		cause = CauseDNS
 	case errors.Is(err, syscall.ECONNREFUSED):

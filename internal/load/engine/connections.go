@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -108,21 +107,6 @@ func (c Connections) dialer(source int) net.Dialer {
 		dialer.Control = sharePorts
 	}
 	return dialer
-}
-
-// tls is the configuration of TLS for a URL with that host.
-//
-// Every connection is a full handshake: resumed sessions would make the load
-// cheaper for the server than that of as many clients.
-func (c Connections) tls(host string) *tls.Config {
-	config := &tls.Config{
-		ServerName: cmp.Or(c.ServerName, host), NextProtos: []string{"http/1.1"},
-		RootCAs: c.Roots, InsecureSkipVerify: c.Insecure,
-	}
-	if c.Certificate != nil {
-		config.Certificates = []tls.Certificate{*c.Certificate}
-	}
-	return config
 }
 
 // aged says whether a connection of that age may no longer carry a request.

@@ -99,9 +99,20 @@ type connection struct {
 	net.Conn // what is spoken on: the socket, or TLS over it
 	socket   *socket
 	reader   *bufio.Reader
+	heard    bool  // anything from the server
+	failure  error // of the last failed read, since fasthttp does not always pass it on
 	opened   time.Time
 	lastUsed time.Time
 	carried  int // requests
+}
+
+func (c *connection) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.heard = c.heard || n > 0
+	if err != nil {
+		c.failure = err
+	}
+	return n, err
 }
 
 // NewHTTP makes the sender for the endpoints of c, which must be valid. Nothing
@@ -218,7 +229,13 @@ func (c *client) exchange(conn *connection, began, deadline time.Time) (*connect
 			return nil, connectFailure(err, deadline)
 		}
 	}
-	if err := c.roundTrip(conn, deadline); err != nil {
+	err := c.roundTrip(conn, deadline)
+	if err != nil && !conn.heard && isAlert(conn.failure) {
+		// In TLS 1.3 the client is through with the handshake before the server has
+		// seen its certificate.
+		return conn, connectFailure(&handshakeError{error: conn.failure}, deadline)
+	}
+	if err != nil {
 		return conn, transportFailure(err, conn.socket.err)
 	}
 	return conn, answered(c.response.StatusCode(), c.response.Body())
@@ -232,10 +249,15 @@ func (c *client) roundTrip(conn *connection, deadline time.Time) error {
 	conn.socket.err = nil
 	conn.carried++
 	c.writer.Reset(conn)
-	if err := c.request.Write(c.writer); err != nil {
-		return err
+	err := c.request.Write(c.writer)
+	if err == nil {
+		err = c.writer.Flush()
 	}
-	if err := c.writer.Flush(); err != nil {
+	if err != nil {
+		if c.target.tls != nil && !conn.heard {
+			// An alert of the server may have come before.
+			_, _ = conn.reader.Peek(1)
+		}
 		return err
 	}
 	c.response.SkipBody = c.request.Header.IsHead()
@@ -300,18 +322,16 @@ func (h *HTTP) dial(t *endpointTarget, deadline time.Time) (*connection, error) 
 		return nil, net.ErrClosed
 	}
 	if t.tls != nil {
-		secure := tls.Client(s, t.tls)
-		conn.Conn = secure
 		err := raw.SetDeadline(deadline)
 		if err == nil {
-			err = secure.Handshake()
+			conn.Conn, err = shake(s, t.tls, h.connections.Certificate)
 		}
 		if err != nil {
 			h.close(conn)
-			return nil, &handshakeError{err}
+			return nil, err
 		}
 	}
-	conn.reader = bufio.NewReaderSize(conn.Conn, headerLimit)
+	conn.reader = bufio.NewReaderSize(conn, headerLimit)
 	return conn, nil
 }
 

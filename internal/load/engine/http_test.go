@@ -70,7 +70,7 @@ func TestTLS(t *testing.T) {
 		timeout   time.Duration
 		want      ledger.Answer
 	}{
-		{"unknown authority", server.URL, 10 * time.Second, ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseTLS}},
+		{"unknown authority", server.URL, 10 * time.Second, ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseTLSAuthority}},
 		{"not TLS", strings.Replace(plain.url(), "http:", "https:", 1), time.Second, ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}},
 		{"handshake never ends", strings.Replace(mute.url(), "http:", "https:", 1), 200 * time.Millisecond, ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}},
 	} {
@@ -107,7 +107,7 @@ func TestCausesOfErrorsThatAreHardToCause(t *testing.T) {
 		{dial(os.NewSyscallError("connect", syscall.ECONNRESET)), ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseReset}},
 		{dial(&net.DNSError{Err: "no such host"}), ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseDNS}},
 		{dial(context.DeadlineExceeded), ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}},
-		{&handshakeError{os.ErrDeadlineExceeded}, ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}},
+		{&handshakeError{error: os.ErrDeadlineExceeded}, ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}},
 		{errors.New("?"), ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseOther}},
 	} {
 		if got := connectFailure(tt.err, soon); got != tt.want {
