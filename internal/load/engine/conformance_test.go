@@ -17,11 +17,12 @@ import (
 
 // The tests of this file hold for every engine.
 
-// newClient makes a client of one engine, and what closes its connections.
-type newClient func(t *testing.T, url, method string) (do Client, hangUp func())
+// newClient makes a client of one engine, with what changes its plan, and what
+// closes its connections.
+type newClient func(t *testing.T, url, method string, with ...func(*Config)) (do Client, hangUp func())
 
-func goroutineClient(t *testing.T, url, method string) (Client, func()) {
-	h, do := sender(t, url, method)
+func goroutineClient(t *testing.T, url, method string, with ...func(*Config)) (Client, func()) {
+	h, do := sender(t, url, method, with...)
 	return do, h.Close
 }
 

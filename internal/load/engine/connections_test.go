@@ -2,12 +2,16 @@ package engine
 
 import (
 	"crypto/x509"
+	"io"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"chokepoint/internal/load/ledger"
 )
 
 func TestParseRedirects(t *testing.T) {
@@ -102,4 +106,103 @@ func TestConnectionsThatCannotBe(t *testing.T) {
 			t.Errorf("%+v: error %v, want one line with %q", tt.c, err, tt.want)
 		}
 	}
+}
+
+// over has connections made and kept like that.
+func over(c Connections) func(*Config) { return func(plan *Config) { plan.Connections = c } }
+
+func TestHowLongAConnectionIsKept(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		connections Connections
+		pause       time.Duration // between requests
+		dials       int           // for six requests
+		closing     bool          // the request says so
+	}{
+		{name: "for ever", dials: 1},
+		{name: "not at all", connections: Connections{DisableKeepAlive: true}, dials: 6, closing: true},
+		{name: "one request", connections: Connections{MaxRequests: 1}, dials: 6},
+		{name: "two requests", connections: Connections{MaxRequests: 2}, dials: 3},
+		{name: "four requests", connections: Connections{MaxRequests: 4}, dials: 2},
+		{name: "for a nanosecond", connections: Connections{MaxAge: 1}, dials: 6},
+		{name: "for an hour", connections: Connections{MaxAge: time.Hour}, dials: 1},
+		{name: "for an hour or three requests", connections: Connections{MaxAge: time.Hour, MaxRequests: 3}, dials: 2},
+		// It is young when the request is over, and old when the next one comes.
+		{name: "for less than a pause", connections: Connections{MaxAge: 50 * time.Millisecond}, pause: 60 * time.Millisecond, dials: 6},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			withEachEngine(t, func(t *testing.T, _ Kind, client newClient) {
+				p := newPeer(t, write(okAnswer))
+				do, hangUp := client(t, p.url(), "GET", over(tt.connections))
+				for i := range 6 {
+					if x := do(i, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
+						t.Errorf("request %d: %+v", i, x.Answer)
+					}
+					time.Sleep(tt.pause)
+				}
+				// Before the end: what is not used again has been closed.
+				eventually(t, "the old connections are closed", func() bool { connections, _, gone := p.counts(); return gone >= connections-1 })
+				hangUp()
+				eventually(t, "every connection is closed", func() bool { connections, _, gone := p.counts(); return gone == connections })
+				if connections, requests, _ := p.counts(); connections != tt.dials || requests != 6 {
+					t.Errorf("the server saw %d connections and %d requests, want %d and 6", connections, requests, tt.dials)
+				}
+				for _, head := range p.heads {
+					if strings.Contains(head, "\r\nConnection: close\r\n") != tt.closing {
+						t.Errorf("the request was\n%s", head)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestConnectionsComeFromTheSourcesInTurn(t *testing.T) {
+	var sources []netip.Addr
+	for _, text := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"} {
+		sources = append(sources, netip.MustParseAddr(text))
+	}
+	withEachEngine(t, func(t *testing.T, _ Kind, client newClient) {
+		from := make(chan string, 8)
+		p := newPeer(t, func(conn *net.TCPConn, _ string) bool {
+			host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+			from <- host
+			io.WriteString(conn, okAnswer)
+			return true
+		})
+		do, hangUp := client(t, p.url(), "GET", over(Connections{Sources: sources, MaxRequests: 2}))
+		for i := range 8 {
+			if x := do(i, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
+				t.Errorf("request %d: %+v", i, x.Answer)
+			}
+		}
+		hangUp()
+		for i, want := range []string{"127.0.0.2", "127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.4", "127.0.0.4", "127.0.0.2", "127.0.0.2"} {
+			if got := <-from; got != want {
+				t.Errorf("request %d came from %s, want %s", i, got, want)
+			}
+		}
+	})
+}
+
+func TestConnectionsAreMadeToWhereTheyAreLed(t *testing.T) {
+	withEachEngine(t, func(t *testing.T, _ Kind, client newClient) {
+		p := newPeer(t, write(okAnswer))
+		port := uint16(p.listener.Addr().(*net.TCPAddr).Port)
+		for i, c := range []Connections{
+			{ConnectTo: []Redirect{{"service.invalid", 80, "127.0.0.1", port}}},
+			{ConnectTo: []Redirect{{"", 0, "elsewhere.invalid", port}}, Resolve: []Redirect{{"elsewhere.invalid", port, "127.0.0.1", 0}}},
+		} {
+			do, _ := client(t, "http://service.invalid/path", "GET", over(c))
+			if x := do(0, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
+				t.Fatalf("%+v: %+v", c, x.Answer)
+			}
+			if _, requests, _ := p.counts(); requests != i+1 {
+				t.Fatalf("%d requests, want %d", requests, i+1)
+			}
+			if head := p.heads[i]; !strings.Contains(head, "\r\nHost: service.invalid\r\n") {
+				t.Errorf("the request was\n%s", head)
+			}
+		}
+	})
 }

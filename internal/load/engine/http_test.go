@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"syscall"
@@ -17,9 +14,13 @@ import (
 	"chokepoint/internal/load/ledger"
 )
 
-func sender(t *testing.T, url, method string) (*HTTP, Client) {
+func sender(t *testing.T, url, method string, with ...func(*Config)) (*HTTP, Client) {
 	t.Helper()
-	h, err := NewHTTP(plan(Endpoint{Name: "fast", URL: url, Method: method, Rate: 1}).WithDefaults())
+	c := plan(Endpoint{Name: "fast", URL: url, Method: method, Rate: 1})
+	for _, change := range with {
+		change(&c)
+	}
+	h, err := NewHTTP(c.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,40 +57,6 @@ func TestAConnectionThatWasIdleTooLongIsNotUsedAgain(t *testing.T) {
 	if connections, requests, _ := p.counts(); connections != 2 || requests != 2 {
 		t.Errorf("the server saw %d connections and %d requests, want 2 and 2", connections, requests)
 	}
-}
-
-func TestTLS(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the failed handshake is the test
-	server.StartTLS()
-	defer server.Close()
-	plain := newPeer(t, write("HTTP/1.1 400 Bad Request\r\n\r\n"))
-	mute := newPeer(t, write(""))
-	for _, tt := range []struct {
-		name, url string
-		timeout   time.Duration
-		want      ledger.Answer
-	}{
-		{"unknown authority", server.URL, 10 * time.Second, ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseTLSAuthority}},
-		{"not TLS", strings.Replace(plain.url(), "http:", "https:", 1), time.Second, ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}},
-		{"handshake never ends", strings.Replace(mute.url(), "http:", "https:", 1), 200 * time.Millisecond, ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			_, do := sender(t, tt.url, "GET")
-			if x := do(0, time.Now().Add(tt.timeout)); x.Answer != tt.want {
-				t.Errorf("got %+v, want %+v", x.Answer, tt.want)
-			}
-		})
-	}
-	t.Run("trusted", func(t *testing.T) {
-		h, do := sender(t, server.URL, "GET")
-		h.targets[0].tls.RootCAs = server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
-		for i := range 2 {
-			if x := do(i, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
-				t.Errorf("request %d: %+v", i, x.Answer)
-			}
-		}
-	})
 }
 
 func TestCausesOfErrorsThatAreHardToCause(t *testing.T) {

@@ -18,10 +18,13 @@ import (
 )
 
 // loopAlone is a loop whose arrivals the test makes itself.
-func loopAlone(t *testing.T, url, method string) *loop {
+func loopAlone(t *testing.T, url, method string, with ...func(*Config)) *loop {
 	t.Helper()
 	c := plan(Endpoint{Name: "fast", URL: url, Method: method, Rate: 1, Workers: 4})
 	c.Engine, c.KeepRequests = Loop, true
+	for _, change := range with {
+		change(&c)
+	}
 	c = c.WithDefaults()
 	e, err := newLoopEngine(t.Context(), c)
 	if err != nil {
@@ -49,8 +52,8 @@ func (l *loop) do(index int, deadline time.Time) Exchange {
 	return Exchange{Began: began, Done: began.Add(r.Service), Answer: r.Answer}
 }
 
-func loopClient(t *testing.T, url, method string) (Client, func()) {
-	l := loopAlone(t, url, method)
+func loopClient(t *testing.T, url, method string, with ...func(*Config)) (Client, func()) {
+	l := loopAlone(t, url, method, with...)
 	return l.do, l.hangUpIdle // which may be called twice
 }
 
