@@ -197,13 +197,21 @@ func (l *loop) broken(i int32, cause string) {
 	l.finish(i, l.now(), ledger.Answer{Outcome: ledger.TransportError, Cause: cause}, false)
 }
 
-// send writes the request, or what has not been written of it yet.
+// send writes the request, or what has not been written of it yet. It is rendered
+// anew each time: one buffer does for all slots.
 func (l *loop) send(i int32) {
 	s := &l.slots[i]
 	s.phase = sending
-	text := l.lanes[s.lane].request.render(s.index)
-	for int(s.written) < len(text) {
-		n, errno := writeSocket(s.fd, text[s.written:])
+	text, rest := l.lanes[s.lane].request.render(l.text[:0], s.index)
+	l.text = text
+	for int(s.written) < len(text)+len(rest) {
+		var left []byte
+		if written := int(s.written); written < len(text) {
+			left = text[written:]
+		} else {
+			left = rest[written-len(text):]
+		}
+		n, errno := writeSocket(s.fd, left)
 		switch errno {
 		case 0:
 			s.written += int32(n)
@@ -211,11 +219,37 @@ func (l *loop) send(i int32) {
 		case unix.EAGAIN:
 			return // an event says when there is room
 		default:
-			l.broken(i, lost(errno))
+			l.cutOff(i, errno)
 			return
 		}
 	}
 	s.phase = awaiting
+}
+
+// cutOff ends a request that could not be written to its end. The server may have
+// answered before it closed the connection; an answer that ends with the
+// connection could have been cut off as well.
+func (l *loop) cutOff(i int32, cause unix.Errno) {
+	s := &l.slots[i]
+	for {
+		n, errno := readSocket(s.fd, l.buffer[:])
+		if errno == unix.EINTR {
+			continue
+		}
+		if errno != 0 || n == 0 {
+			l.broken(i, lost(cause))
+			return
+		}
+		_, done, err := s.reader.Feed(l.buffer[:n])
+		switch {
+		case err != nil:
+			l.broken(i, refusal(err))
+			return
+		case done:
+			l.complete(i, false)
+			return
+		}
+	}
 }
 
 // receive reads what has come for slot i. last says that the server sends
@@ -238,11 +272,8 @@ func (l *loop) receive(i int32, last bool) {
 		}
 		used, done, err := s.reader.Feed(l.buffer[:n])
 		switch {
-		case errors.Is(err, wire.ErrOversized):
-			l.broken(i, CauseOversized)
-			return
 		case err != nil:
-			l.broken(i, CauseMalformed)
+			l.broken(i, refusal(err))
 			return
 		case done:
 			// Bytes beyond the answer belong to none, and an answer that came before
@@ -256,6 +287,14 @@ func (l *loop) receive(i int32, last bool) {
 		// A long answer does not keep the others waiting.
 		l.dispatch()
 	}
+}
+
+// refusal is the cause of an answer that wire refuses.
+func refusal(err error) string {
+	if errors.Is(err, wire.ErrOversized) {
+		return CauseOversized
+	}
+	return CauseMalformed
 }
 
 // ended is the end of the stream: of the answer too, or in the middle of it.

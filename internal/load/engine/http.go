@@ -4,8 +4,11 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,7 +16,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"chokepoint/internal/adminapi"
 	"chokepoint/internal/load/ledger"
 	"chokepoint/internal/load/wire"
 )
@@ -25,8 +27,6 @@ const (
 	// headerLimit is the largest header of an answer, and the size of a
 	// connection's read buffer.
 	headerLimit = wire.MaxHeader
-	// requestBuffer holds a request's header.
-	requestBuffer = 1 << 10
 	// maxIdle is how long a connection may have been idle when it is used again.
 	// It is under the shortest idle timeout that servers have by default (5 s, of
 	// Node.js and Apache), so that a request rarely meets a connection that the
@@ -38,8 +38,10 @@ const (
 	maxErrorText = 64
 )
 
-// HTTP sends HTTP/1.1 requests with fasthttp's request writer and response
-// reader, on connections of its own.
+// HTTP sends HTTP/1.1 requests on connections of its own and reads the answers
+// with fasthttp's response reader. The requests are those of the loop, byte for
+// byte: fasthttp's writer would reorder and rename header fields, and leaves out
+// the body of a GET.
 //
 // fasthttp's HostClient is left out, for what it hides: it repeats GET, HEAD and
 // PUT up to five times, fails at 512 connections, reports an RST as EOF, and
@@ -54,6 +56,10 @@ type HTTP struct {
 	cancel      context.CancelFunc
 	interrupted atomic.Bool
 
+	// texts are buffers for requests that are being written: a worker that waits for
+	// its answer has none.
+	texts sync.Pool
+
 	mu   sync.Mutex
 	open map[*socket]struct{}
 }
@@ -64,23 +70,33 @@ type endpointTarget struct {
 	name    string
 	address string
 	tls     *tls.Config // nil for http
-	request fasthttp.Request
+	request *template
+	head    bool // the method is HEAD
 
 	mu   sync.Mutex
 	idle []*connection
 }
 
-// socket is a TCP connection that remembers its last error, since neither fasthttp
-// nor TLS always pass it on.
+// socket is a TCP connection that remembers its last errors, since neither fasthttp
+// nor TLS always pass them on. A read and a write may be under way at once.
 type socket struct {
 	net.Conn
-	err error
+	readErr, writeErr error
+}
+
+// failure is what ended the exchange on s. A connection that the peer has reset
+// says so once, to the read or to the write.
+func (s *socket) failure() error {
+	if s.writeErr != nil && !errors.Is(s.writeErr, os.ErrDeadlineExceeded) {
+		return s.writeErr
+	}
+	return s.readErr // a read waits as long as a write
 }
 
 func (s *socket) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if err != nil {
-		s.err = err
+		s.readErr = err
 	}
 	return n, err
 }
@@ -88,7 +104,7 @@ func (s *socket) Read(p []byte) (int, error) {
 func (s *socket) Write(p []byte) (int, error) {
 	n, err := s.Conn.Write(p)
 	if err != nil {
-		s.err = err
+		s.writeErr = err
 	}
 	return n, err
 }
@@ -122,8 +138,9 @@ func NewHTTP(c Config) (*HTTP, error) {
 		connections: c.Connections, sources: &turns{n: len(c.Connections.Sources)},
 		open: make(map[*socket]struct{}),
 	}
+	h.texts.New = func() any { return new([]byte) }
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	for _, e := range c.Endpoints {
+	for i, e := range c.Endpoints {
 		u, err := target(e.URL)
 		if err != nil {
 			return nil, err
@@ -132,22 +149,13 @@ func NewHTTP(c Config) (*HTTP, error) {
 		if err != nil {
 			return nil, err
 		}
-		t := &endpointTarget{name: e.Name, address: net.JoinHostPort(host, strconv.Itoa(int(port)))}
+		t := &endpointTarget{name: e.Name, address: net.JoinHostPort(host, strconv.Itoa(int(port))), head: e.Method == http.MethodHead}
 		if u.Scheme == "https" {
 			t.tls = c.Connections.tls(u.Hostname())
 		}
-		t.request.Header.SetMethod(e.Method)
-		t.request.Header.SetUserAgent(userAgent)
-		t.request.URI().DisablePathNormalizing = true
-		t.request.SetRequestURI(u.RequestURI())
-		t.request.Header.SetHost(u.Host)
-		if u.User != nil {
-			t.request.Header.Set("Authorization", authorization(u.User))
+		if t.request, err = newTemplate(c, i, u); err != nil {
+			return nil, err
 		}
-		if c.Connections.DisableKeepAlive {
-			t.request.SetConnectionClose()
-		}
-		t.request.Header.Set(adminapi.HeaderPhase, c.Phase)
 		h.targets = append(h.targets, t)
 	}
 	return h, nil
@@ -155,10 +163,7 @@ func NewHTTP(c Config) (*HTTP, error) {
 
 // NewClient implements Sender.
 func (h *HTTP) NewClient(endpoint int) Client {
-	t := h.targets[endpoint]
-	c := &client{http: h, target: t, writer: bufio.NewWriterSize(nil, requestBuffer), id: append([]byte(t.name), '-')}
-	t.request.CopyTo(&c.request)
-	return c.do
+	return (&client{http: h, target: h.targets[endpoint]}).do
 }
 
 // Interrupt implements Sender.
@@ -179,20 +184,17 @@ func (h *HTTP) Close() { h.Interrupt() }
 type client struct {
 	http     *HTTP
 	target   *endpointTarget
-	request  fasthttp.Request
 	response fasthttp.Response
-	writer   *bufio.Writer
-	id       []byte
+	// halfSent says that the last request was answered before it had been written.
+	halfSent bool
 }
 
 // do implements Client.
 func (c *client) do(index int, deadline time.Time) Exchange {
-	c.id = strconv.AppendInt(c.id[:len(c.target.name)+1], int64(index), 10)
-	c.request.Header.SetBytesV(adminapi.HeaderID, c.id)
 	conn, stale := c.target.takeIdle(c.http.connections)
 
 	x := Exchange{Began: time.Now()}
-	conn, x.Answer = c.exchange(conn, x.Began, deadline)
+	conn, x.Answer = c.exchange(conn, index, x.Began, deadline)
 	x.Done = time.Now()
 
 	answered := x.Answer.Outcome.Answered()
@@ -216,7 +218,7 @@ func (c *client) do(index int, deadline time.Time) Exchange {
 
 // exchange sends the request on conn, or on a new connection if that is nil, and
 // gives back the connection with what came of it.
-func (c *client) exchange(conn *connection, began, deadline time.Time) (*connection, ledger.Answer) {
+func (c *client) exchange(conn *connection, index int, began, deadline time.Time) (*connection, ledger.Answer) {
 	if c.http.interrupted.Load() {
 		return conn, ledger.Answer{Outcome: ledger.Interrupted}
 	}
@@ -229,45 +231,77 @@ func (c *client) exchange(conn *connection, began, deadline time.Time) (*connect
 			return nil, connectFailure(err, deadline)
 		}
 	}
-	err := c.roundTrip(conn, deadline)
+	err := c.roundTrip(conn, index, deadline)
 	if err != nil && !conn.heard && isAlert(conn.failure) {
 		// In TLS 1.3 the client is through with the handshake before the server has
 		// seen its certificate.
 		return conn, connectFailure(&handshakeError{error: conn.failure}, deadline)
 	}
 	if err != nil {
-		return conn, transportFailure(err, conn.socket.err)
+		return conn, transportFailure(err, conn.socket.failure())
 	}
 	return conn, answered(c.response.StatusCode(), c.response.Body())
 }
 
 // roundTrip writes the request and reads the answer, both until deadline.
-func (c *client) roundTrip(conn *connection, deadline time.Time) error {
+func (c *client) roundTrip(conn *connection, index int, deadline time.Time) error {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return err
 	}
-	conn.socket.err = nil
 	conn.carried++
-	c.writer.Reset(conn)
-	err := c.request.Write(c.writer)
-	if err == nil {
-		err = c.writer.Flush()
+	conn.socket.readErr, conn.socket.writeErr = nil, nil
+	c.halfSent = false
+	c.response.SkipBody = c.target.head
+	buffer := c.http.texts.Get().(*[]byte)
+	text, rest := c.target.request.render((*buffer)[:0], index)
+	*buffer = text
+	if len(rest) > 0 {
+		defer c.http.texts.Put(buffer)
+		return c.roundTripAtOnce(conn, text, rest)
 	}
-	if err != nil {
-		if c.target.tls != nil && !conn.heard {
-			// An alert of the server may have come before.
-			_, _ = conn.reader.Peek(1)
+	_, unsent := conn.Write(text)
+	c.http.texts.Put(buffer)
+	// The server may have answered before it closed the connection.
+	err := c.response.ReadLimitBody(conn.reader, MaxBody)
+	return c.settle(conn, err, unsent)
+}
+
+// roundTripAtOnce writes a long request and reads the answer meanwhile: a server
+// may answer before it has read it all, or without reading it all.
+func (c *client) roundTripAtOnce(conn *connection, text, rest []byte) error {
+	written := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(text)
+		if err == nil {
+			_, err = conn.Write(rest)
 		}
-		return err
+		written <- err
+	}()
+	err := c.response.ReadLimitBody(conn.reader, MaxBody)
+	// A write that the kernel has taken whole is no longer under way; one that waits
+	// for the server ends here, and the connection with it.
+	conn.socket.SetWriteDeadline(time.Unix(1, 0))
+	return c.settle(conn, err, <-written)
+}
+
+// settle is the error of an exchange, from those of its read and its write.
+func (c *client) settle(conn *connection, unread, unsent error) error {
+	c.halfSent = unsent != nil
+	if unread != nil || conn.socket.readErr == nil {
+		return unread
 	}
-	c.response.SkipBody = c.request.Header.IsHead()
-	return c.response.ReadLimitBody(conn.reader, MaxBody)
+	// The answer ends with the connection. Where that was reset the answer could
+	// have been cut off.
+	if failure := conn.socket.failure(); !errors.Is(failure, io.EOF) {
+		return failure
+	}
+	return nil
 }
 
 // reusable says whether another request may follow on the connection. Bytes
 // beyond the answer belong to none and would be taken for the next one's.
 func (c *client) reusable(conn *connection) bool {
-	return !c.response.ConnectionClose() && conn.reader.Buffered() == 0 &&
+	return !c.halfSent && !c.response.ConnectionClose() && conn.reader.Buffered() == 0 &&
 		c.response.StatusCode() != http.StatusSwitchingProtocols
 }
 

@@ -33,8 +33,8 @@ const (
 // loopEngine is the engine that paces and answers on one thread.
 type loopEngine struct {
 	c        Config
-	routes   []route    // of each endpoint
-	requests []template // likewise
+	routes   []route     // of each endpoint
+	requests []*template // likewise
 	sources  *turns
 	poll     *poller
 }
@@ -42,7 +42,7 @@ type loopEngine struct {
 func newLoopEngine(ctx context.Context, c Config) (Engine, error) {
 	e := &loopEngine{c: c, sources: &turns{n: len(c.Connections.Sources)}}
 	slots := 0
-	for _, endpoint := range c.Endpoints {
+	for i, endpoint := range c.Endpoints {
 		u, err := target(endpoint.URL)
 		if err != nil {
 			return nil, fmt.Errorf("endpoint %s: %w", endpoint.Name, err)
@@ -52,7 +52,11 @@ func newLoopEngine(ctx context.Context, c Config) (Engine, error) {
 			return nil, fmt.Errorf("endpoint %s: %w", endpoint.Name, err)
 		}
 		e.routes = append(e.routes, r)
-		e.requests = append(e.requests, newTemplate(endpoint, u, c))
+		request, err := newTemplate(c, i, u)
+		if err != nil {
+			return nil, err
+		}
+		e.requests = append(e.requests, request)
 		if slots += endpoint.Workers; slots > math.MaxInt32 {
 			return nil, fmt.Errorf("%d workers are more than there can be; give fewer workers, a lower rate or a shorter timeout", slots)
 		}
@@ -127,6 +131,7 @@ type loop struct {
 	cancelled atomic.Bool
 	events    [maxEvents]unix.EpollEvent
 	buffer    [readBuffer]byte
+	text      []byte // of the request that is being written
 }
 
 func newLoop(e *loopEngine, tallies []*tally) *loop {

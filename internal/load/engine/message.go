@@ -3,10 +3,13 @@ package engine
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/load/ledger"
@@ -34,42 +37,94 @@ func authorization(user *url.Userinfo) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password))
 }
 
-// template renders the requests of an endpoint. They differ in their id alone,
-// which therefore comes last.
+// maxJoined is how much of a request is put into one buffer, so that it leaves
+// with one write. What is left of a longer body is written from where it is.
+const maxJoined = 16 << 10
+
+// template is what the requests of an endpoint have in common. Rows aside they
+// differ in their id alone.
 type template struct {
-	bytes  []byte
-	prefix int // length of what all have in common
+	fields string // header lines
+	id     string // the header line of the id, up to its number
+	rows   []message
 }
 
-// newTemplate renders what the requests of e have in common. The URL must be
-// valid.
-func newTemplate(e Endpoint, u *url.URL, c Config) template {
-	var b []byte
-	b = append(b, e.Method+" "+u.RequestURI()+" HTTP/1.1\r\n"...)
-	header := func(name, value string) { b = append(b, name+": "+value+"\r\n"...) }
-	header("Host", u.Host)
-	header("User-Agent", userAgent)
-	if u.User != nil {
-		header("Authorization", authorization(u.User))
+// message is what a row has of its own.
+type message struct {
+	line   string // the request line
+	length string // the header line of the body's length, or empty
+	body   []byte
+}
+
+// newTemplate prepares the requests of endpoint i of c to u.
+func newTemplate(c Config, i int, u *url.URL) (*template, error) {
+	e := c.Endpoints[i]
+	t := &template{fields: e.fields(c, u), id: adminapi.HeaderID + ": " + e.Name + "-"}
+	rows := e.Rows
+	if len(rows) == 0 {
+		rows = []Row{{}}
 	}
-	switch e.Method {
-	case http.MethodPost, http.MethodPut, http.MethodPatch:
-		// A body is expected of these: RFC 9110, section 8.6.
-		header("Content-Length", "0")
+	t.rows = make([]message, len(rows))
+	for i, row := range rows {
+		to, err := row.target(u)
+		if err != nil {
+			return nil, fmt.Errorf("endpoint %s: row %d: %w", e.Name, i+1, err)
+		}
+		m := message{line: e.Method + " " + to.RequestURI() + " HTTP/1.1\r\n", body: row.Body}
+		if len(m.body) == 0 {
+			m.body = e.Body
+		}
+		if len(m.body) > 0 || expectsBody(e.Method) {
+			m.length = fmt.Sprintf("Content-Length: %d\r\n", len(m.body))
+		}
+		t.rows[i] = m
+	}
+	return t, nil
+}
+
+// expectsBody says that a request of the method without a body says so: RFC 9110,
+// section 8.6.
+func expectsBody(method string) bool {
+	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
+}
+
+// fields are the header lines that all requests of e to u have.
+func (e Endpoint) fields(c Config, u *url.URL) string {
+	var b strings.Builder
+	line := func(name, value string) { b.WriteString(name + ": " + value + "\r\n") }
+	byDefault := func(name, value string) {
+		if !slices.ContainsFunc(e.Header, func(f Field) bool { return strings.EqualFold(f.Name, name) }) {
+			line(name, value)
+		}
+	}
+	byDefault("Host", u.Host)
+	byDefault("User-Agent", userAgent)
+	if u.User != nil {
+		byDefault("Authorization", authorization(u.User))
+	}
+	for _, f := range e.Header {
+		line(f.Name, f.Value)
 	}
 	if c.Connections.DisableKeepAlive {
-		header("Connection", "close")
+		line("Connection", "close")
 	}
-	header(adminapi.HeaderPhase, c.Phase)
-	b = append(b, adminapi.HeaderID+": "+e.Name+"-"...)
-	return template{bytes: b, prefix: len(b)}
+	line(adminapi.HeaderPhase, c.Phase)
+	return b.String()
 }
 
-// render is the request with that index, valid until the next call.
-func (t *template) render(index int) []byte {
-	t.bytes = strconv.AppendInt(t.bytes[:t.prefix], int64(index), 10)
-	t.bytes = append(t.bytes, "\r\n\r\n"...)
-	return t.bytes
+// render appends the request with that index to b, which is empty: its header and
+// as much of its body as fits into maxJoined. The rest follows it. Rendering a
+// request again gives the same bytes.
+func (t *template) render(b []byte, index int) (text, rest []byte) {
+	m := &t.rows[index%len(t.rows)]
+	b = append(b, m.line...)
+	b = append(b, t.fields...)
+	b = append(b, m.length...)
+	b = append(b, t.id...)
+	b = strconv.AppendInt(b, int64(index), 10)
+	b = append(b, "\r\n\r\n"...)
+	joined := min(len(m.body), max(0, maxJoined-len(b)))
+	return append(b, m.body[:joined]...), m.body[joined:]
 }
 
 // answered is the outcome of a complete answer.

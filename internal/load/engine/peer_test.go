@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"io"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +19,9 @@ type peer struct {
 	listener net.Listener
 	// greeting is sent before a request is read.
 	greeting string
+	// early deals with a request whose body has not been read; nil reads it. False
+	// closes the connection.
+	early func(conn *net.TCPConn, head string) bool
 	// answer deals with a request that was read; false closes the connection.
 	answer func(conn *net.TCPConn, head string) bool
 	wg     sync.WaitGroup
@@ -25,6 +30,7 @@ type peer struct {
 	connections int
 	gone        int // connections that the client ended
 	heads       []string
+	bodies      []string
 	open        map[net.Conn]bool
 }
 
@@ -35,11 +41,21 @@ func newPeer(t *testing.T, answer func(conn *net.TCPConn, head string) bool) *pe
 
 func newGreetingPeer(t *testing.T, greeting string, answer func(conn *net.TCPConn, head string) bool) *peer {
 	t.Helper()
+	return startPeer(t, &peer{greeting: greeting, answer: answer})
+}
+
+func newEarlyPeer(t *testing.T, early, answer func(conn *net.TCPConn, head string) bool) *peer {
+	t.Helper()
+	return startPeer(t, &peer{early: early, answer: answer})
+}
+
+func startPeer(t *testing.T, p *peer) *peer {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &peer{t: t, listener: listener, greeting: greeting, answer: answer, open: make(map[net.Conn]bool)}
+	p.t, p.listener, p.open = t, listener, make(map[net.Conn]bool)
 	p.wg.Go(p.accept)
 	t.Cleanup(func() {
 		p.listener.Close()
@@ -88,10 +104,28 @@ func (p *peer) serve(conn *net.TCPConn) {
 		p.mu.Lock()
 		p.heads = append(p.heads, head.String())
 		p.mu.Unlock()
+		if p.early != nil && !p.early(conn, head.String()) {
+			return
+		}
+		body := make([]byte, contentLength(head.String()))
+		if _, err := io.ReadFull(r, body); err != nil {
+			return
+		}
+		p.mu.Lock()
+		p.bodies = append(p.bodies, string(body))
+		p.mu.Unlock()
 		if !p.answer(conn, head.String()) {
 			return
 		}
 	}
+}
+
+// contentLength is that of a request's header; 0 if it gives none.
+func contentLength(head string) int {
+	_, rest, _ := strings.Cut(head, "\r\nContent-Length: ")
+	digits, _, _ := strings.Cut(rest, "\r\n")
+	n, _ := strconv.Atoi(digits)
+	return n
 }
 
 func (p *peer) url() string { return "http://" + p.listener.Addr().String() + "/path?q=1" }
@@ -100,6 +134,13 @@ func (p *peer) counts() (connections, requests, gone int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.connections, len(p.heads), p.gone
+}
+
+// requests are the headers and bodies read so far.
+func (p *peer) requests() (heads, bodies []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.heads), slices.Clone(p.bodies)
 }
 
 // eventually waits for what another goroutine is about to do.

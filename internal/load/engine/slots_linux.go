@@ -85,7 +85,7 @@ func (s slots) remove(l *list, i int32) {
 type lane struct {
 	tally   *tally
 	route   route
-	request template
+	request *template
 	head    bool // the method is HEAD
 	timeout time.Duration
 
