@@ -334,6 +334,10 @@ type Load struct {
 	// Drops lists, for each endpoint, how many arrivals were dropped in each real
 	// second of the window.
 	Drops map[string][]int `json:"drops_per_second"`
+	// DropTimes lists, for each endpoint that has any, the seconds in which arrivals
+	// were dropped, with the due times of the first and the last of each. The due
+	// time of every single one is in requests.csv.
+	DropTimes map[string][]DropSecond `json:"drop_times,omitempty"`
 	// Thresholds are the conditions that the run was held to, with what it reached.
 	Thresholds []Threshold `json:"thresholds,omitempty"`
 	// Generator is what the load generator's own process used.
@@ -359,6 +363,15 @@ type Shard struct {
 	StartAt time.Time `json:"start_at"`
 	// Planned is how many arrivals the whole plan has for each endpoint.
 	Planned map[string]int `json:"planned"`
+}
+
+// DropSecond is the arrivals of one real second of the window that were dropped.
+// Due times are nanoseconds from the start.
+type DropSecond struct {
+	Second     int   `json:"second"`
+	Dropped    int   `json:"dropped"`
+	FirstDueNS int64 `json:"first_due_ns"`
+	LastDueNS  int64 `json:"last_due_ns"`
 }
 
 // Saturation is how near the load generator was to its own limits, second by

@@ -164,8 +164,24 @@ func TestDropsAreExact(t *testing.T) {
 		if diff := cmp.Diff([]int{7, 7, 7, 7, 7, 7, 7, 7, 8, 8, 8}, r.Load.Drops["fast"]); diff != "" {
 			t.Errorf("drops per second:\n%s", diff)
 		}
-		if r.Load.Validity.Valid || !strings.Contains(r.Load.Validity.Reasons[0], "fast: 80 of 110 arrivals were dropped, since all 3 workers") {
-			t.Errorf("validity %+v", r.Load.Validity)
+		want := "fast: 80 of 110 arrivals were dropped, since all 3 workers were busy from 0.3 to 10.9 s; give it more workers"
+		if r.Load.Validity.Valid || r.Load.Validity.Reasons[0] != want {
+			t.Errorf("validity %+v, want %q", r.Load.Validity, want)
+		}
+		var times []result.DropSecond
+		for _, q := range r.Requests {
+			if q.Answer.Outcome != ledger.Dropped {
+				continue
+			}
+			second := int(q.Due / time.Second)
+			if len(times) <= second {
+				times = append(times, result.DropSecond{Second: second, FirstDueNS: int64(q.Due)})
+			}
+			times[second].Dropped++
+			times[second].LastDueNS = int64(q.Due)
+		}
+		if diff := cmp.Diff(times, r.Load.DropTimes["fast"]); diff != "" {
+			t.Errorf("drop times (-records +result):\n%s", diff)
 		}
 		for i, q := range r.Requests {
 			want := ledger.OK

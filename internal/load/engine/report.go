@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"chokepoint/internal/load/ledger"
@@ -29,8 +30,16 @@ func report(c Config, tallies []*tally, start, last time.Time, m *meter, stopped
 	for i, t := range tallies {
 		load.Endpoints[t.name] = t.endpoint(c.Endpoints[i], c.Duration)
 		drops := make([]int, seconds)
-		copy(drops, t.drops)
+		for _, d := range t.drops {
+			drops[d.Second] = d.Dropped
+		}
 		load.Drops[t.name] = drops
+		if len(t.drops) > 0 {
+			if load.DropTimes == nil {
+				load.DropTimes = make(map[string][]result.DropSecond)
+			}
+			load.DropTimes[t.name] = t.drops
+		}
 	}
 	load.Validity = judge(c, tallies, load, stopped)
 	timings := make(map[string]Timings, len(tallies))
@@ -51,6 +60,33 @@ func requests(tallies []*tally) []Request {
 	}
 	slices.SortStableFunc(all, func(a, b Request) int { return cmp.Compare(a.Due, b.Due) })
 	return all
+}
+
+// maxStretches is how many stretches of time a line names.
+const maxStretches = 3
+
+// dropStretches says when arrivals were dropped, as " from 12.0 to 14.3 s": the
+// due times of the first and the last, apart where a whole second has none.
+func dropStretches(drops []result.DropSecond) string {
+	type stretch struct{ first, last int64 }
+	var all []stretch
+	for i, d := range drops {
+		if i == 0 || d.Second > drops[i-1].Second+1 {
+			all = append(all, stretch{first: d.FirstDueNS})
+		}
+		all[len(all)-1].last = d.LastDueNS
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, s := range all[:min(len(all), maxStretches)] {
+		parts = append(parts, fmt.Sprintf("from %.1f to %.1f s", float64(s.first)/1e9, float64(s.last)/1e9))
+	}
+	if more := len(all) - maxStretches; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d times more", more))
+	}
+	return " " + strings.Join(parts, ", ")
 }
 
 // generatorFaults are the causes that the machine of the generator is to blame
@@ -77,8 +113,8 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 		}
 		if e.Dropped > 0 {
 			dropped = true
-			invalid("%s: %d of %d arrivals were dropped, since all %d workers were busy; give it more workers",
-				t.name, e.Dropped, e.Scheduled, c.Endpoints[i].Workers)
+			invalid("%s: %d of %d arrivals were dropped, since all %d workers were busy%s; give it more workers",
+				t.name, e.Dropped, e.Scheduled, c.Endpoints[i].Workers, dropStretches(load.DropTimes[t.name]))
 		}
 		maxLag := float64(c.MaxLag) / float64(time.Millisecond)
 		warnLag := float64(WarnLag) / float64(time.Millisecond)
@@ -111,7 +147,7 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 	if tooLate || dropped {
 		blame = invalid
 	}
-	for _, limit := range limits(load.Saturation, c) {
+	for _, limit := range ownLimits(load.Saturation, c) {
 		blame("%s", limit)
 	}
 	used := fmt.Sprintf("the generator used %.2f s of CPU and waited %.0f ms for one, summed over threads",

@@ -32,7 +32,7 @@ type tally struct {
 
 	// Written by the pacer alone; atomic for whoever shows progress.
 	scheduled, started, dropped atomic.Int64
-	drops                       []int // by second of the window; the pacer's alone
+	drops                       []result.DropSecond // the pacer's alone
 
 	// requests is nil unless records are kept. Its elements are written by the
 	// one goroutine that decides an arrival's fate.
@@ -75,13 +75,22 @@ func (t *tally) schedule(j job, taken bool) {
 		return
 	}
 	t.dropped.Add(1)
-	for second := int(j.due / time.Second); len(t.drops) <= second; {
-		t.drops = append(t.drops, 0)
-	}
-	t.drops[j.due/time.Second]++
+	t.dropAt(j.due)
 	if t.requests != nil {
 		t.requests[t.shard.Position(j.index)] = Request{Endpoint: t.name, Index: j.index, Due: j.due, Answer: ledger.Answer{Outcome: ledger.Dropped}}
 	}
+}
+
+// dropAt counts a drop in its second. Arrivals come in due order.
+func (t *tally) dropAt(due time.Duration) {
+	second := int(due / time.Second)
+	last := len(t.drops) - 1
+	if last < 0 || t.drops[last].Second != second {
+		t.drops = append(t.drops, result.DropSecond{Second: second, FirstDueNS: int64(due)})
+		last++
+	}
+	t.drops[last].Dropped++
+	t.drops[last].LastDueNS = int64(due)
 }
 
 // finish counts what became of a started request. The response time is the sum of
@@ -112,7 +121,7 @@ func (t *tally) finish(j job, lag, service time.Duration, answer ledger.Answer) 
 // rotate gives the timings since the last call and adds them to the total, and
 // the counts so far. The timings are valid until the next call.
 func (t *tally) rotate() (Timings, counts) {
-	// The spare is empty: what it held has been dealt with.
+	// What the spare held has been dealt with.
 	t.spare.reset()
 	t.mu.Lock()
 	done := t.interval

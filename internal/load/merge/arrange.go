@@ -1,8 +1,11 @@
 package merge
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strings"
+	"time"
 
 	"chokepoint/internal/result"
 )
@@ -131,21 +134,51 @@ func sameWindow(r round) bool {
 func drops(name string, rounds []round) []int {
 	all := []int{}
 	for _, r := range rounds {
-		seconds := make([]int, int(math.Ceil(r.window)))
+		seconds := make([]int, r.seconds())
 		for _, in := range r.inputs {
-			offset := int(start(in) - start(r.inputs[0]))
-			if r.together {
-				offset = 0
-			}
 			for i, n := range in.load.Drops[name] {
-				if at := i + offset; at < len(seconds) {
-					seconds[at] += n
-				} else {
-					seconds[len(seconds)-1] += n
-				}
+				seconds[r.second(in, i)] += n
 			}
 		}
 		all = append(all, seconds...)
 	}
 	return all
+}
+
+// dropTimes are the due times of the drops, of each second that has any, moved
+// as its second is.
+func dropTimes(name string, rounds []round) []result.DropSecond {
+	all := map[int]result.DropSecond{}
+	before := 0
+	for _, r := range rounds {
+		for _, in := range r.inputs {
+			for _, d := range in.load.DropTimes[name] {
+				second := before + r.second(in, d.Second)
+				moved := int64(second-d.Second) * int64(time.Second)
+				d.Second, d.FirstDueNS, d.LastDueNS = second, d.FirstDueNS+moved, d.LastDueNS+moved
+				if other, ok := all[second]; ok {
+					d.Dropped += other.Dropped
+					d.FirstDueNS, d.LastDueNS = min(d.FirstDueNS, other.FirstDueNS), max(d.LastDueNS, other.LastDueNS)
+				}
+				all[second] = d
+			}
+		}
+		before += r.seconds()
+	}
+	var sorted []result.DropSecond
+	for _, second := range slices.Sorted(maps.Keys(all)) {
+		sorted = append(sorted, all[second])
+	}
+	return sorted
+}
+
+// seconds is how many the round has, the last one counted if it is begun.
+func (r round) seconds() int { return int(math.Ceil(r.window)) }
+
+// second is where the second i of an input lies within its round.
+func (r round) second(in input, i int) int {
+	if !r.together {
+		i += int(start(in) - start(r.inputs[0]))
+	}
+	return max(0, min(i, r.seconds()-1))
 }

@@ -84,6 +84,12 @@ func (m *merger) merge(inputs []input) Result {
 	for _, name := range names(inputs) {
 		m.load.Endpoints[name] = m.endpoint(name, inputs, rounds)
 		m.load.Drops[name] = drops(name, rounds)
+		if times := dropTimes(name, rounds); len(times) > 0 {
+			if m.load.DropTimes == nil {
+				m.load.DropTimes = map[string][]result.DropSecond{}
+			}
+			m.load.DropTimes[name] = times
+		}
 	}
 	m.judge(inputs)
 	return Result{Load: m.load, Responses: m.responses}

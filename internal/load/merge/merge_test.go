@@ -190,8 +190,13 @@ func TestDropsKeepTheirSecond(t *testing.T) {
 	dropped := func(drops ...int) func(*result.Load) {
 		return func(l *result.Load) {
 			l.Drops["fast"] = drops
+			l.DropTimes = map[string][]result.DropSecond{}
 			e := l.Endpoints["fast"]
-			for _, n := range drops {
+			for i, n := range drops {
+				if n > 0 {
+					at := int64(i) * 1e9
+					l.DropTimes["fast"] = append(l.DropTimes["fast"], result.DropSecond{Second: i, Dropped: n, FirstDueNS: at + int64(n), LastDueNS: at + 10*int64(n)})
+				}
 				e.Planned, e.Scheduled, e.Dropped = e.Planned+n, e.Scheduled+n, e.Dropped+n
 			}
 			l.Endpoints["fast"] = e
@@ -208,6 +213,14 @@ func TestDropsKeepTheirSecond(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]int{1, 7, 3, 0}, got.Load.Drops["fast"]); diff != "" {
+		t.Error(diff)
+	}
+	times := []result.DropSecond{
+		{Second: 0, Dropped: 1, FirstDueNS: 1, LastDueNS: 10},
+		{Second: 1, Dropped: 7, FirstDueNS: 1e9 + 2, LastDueNS: 1e9 + 50},
+		{Second: 2, Dropped: 3, FirstDueNS: 2e9 + 3, LastDueNS: 2e9 + 30},
+	}
+	if diff := cmp.Diff(times, got.Load.DropTimes["fast"]); diff != "" {
 		t.Error(diff)
 	}
 	if v := got.Load.Validity; v.Valid || len(v.Reasons) != 3 || v.Reasons[0] != filepath.Join(dir, "a.json")+": dropped" {

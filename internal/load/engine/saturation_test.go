@@ -12,7 +12,7 @@ import (
 	"chokepoint/internal/result"
 )
 
-func TestLimits(t *testing.T) {
+func TestOwnLimits(t *testing.T) {
 	const (
 		busy = "the generator's own limit: its pacing thread was busy for 95 % or more of 12 of 30 seconds (at most 99 %), and it has one CPU; " +
 			"lower the rate, or share it among several generators (loadgen report adds them up)"
@@ -40,7 +40,7 @@ func TestLimits(t *testing.T) {
 			"the generator's own limit: its garbage collector took 31 % of the CPU that it used, in 900 cycles; set GOGC or GOMEMLIMIT higher, or lower the rate"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, limits(test.s, Config{MaxLag: DefaultMaxLag})); diff != "" {
+			if diff := cmp.Diff(test.want, ownLimits(test.s, Config{MaxLag: DefaultMaxLag})); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})

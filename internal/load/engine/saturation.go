@@ -14,10 +14,10 @@ const (
 	maxGCCPUPercent   = 10
 )
 
-// limits are those of its own that the generator ran into, each in a line with its
+// ownLimits are those of its own that the generator ran into, each in a line with its
 // figures and what to do. A slow generator (its CPU was busy) is told apart from a
 // crowded machine (it was kept from a CPU).
-func limits(s *result.Saturation, c Config) []string {
+func ownLimits(s *result.Saturation, c Config) []string {
 	if s == nil || s.Seconds == 0 {
 		return nil
 	}
