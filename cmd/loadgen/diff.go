@@ -18,9 +18,12 @@ import (
 const diffSynopsis = `Usage: loadgen diff [flags] BASE NEW
 
 Compares repeated runs: BASE and NEW are each a result, several with commas between
-them, or a quoted pattern such as 'base/*.json'. Medians and ranges; a difference is
-claimed as docs/adr/0009 says. "~" is noise, which does not mean equal, and "?" is
-too few runs.
+them, or a quoted pattern such as 'base/*.json'. Each side has its median, with the
+reach of its confidence interval from 6 runs on, and its range. The shift is by how
+much the new values lie above those of the base, with an interval that agrees with
+what is claimed; it takes 6 runs a side, or more if there are many endpoints. A
+difference is claimed as docs/adr/0009 says. "~" is noise, which does not mean equal,
+and "?" is too few runs.
 
 Exit codes: 0 done, 1 failure, 2 usage, 3 one side has no valid run, 99 a metric has
 become worse.`
@@ -120,9 +123,9 @@ func printDiff(w io.Writer, d result.LoadDiff) {
 		return
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "metric\tunit\tbase\trange\truns\tnew\trange\truns\tchange\t")
+	fmt.Fprintln(table, "metric\tbase\t\trange\truns\tnew\t\trange\truns\tchange\tshift\t")
 	for _, m := range d.Metrics {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Unit, spreadCells(m, m.Base), spreadCells(m, m.New), changeCell(m), verdictCell(m))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, spreadCells(m, m.Base), spreadCells(m, m.New), changeCell(m), shiftCell(m), verdictCell(m))
 	}
 	table.Flush()
 	said := map[string]bool{}
@@ -134,16 +137,48 @@ func printDiff(w io.Writer, d result.LoadDiff) {
 	}
 }
 
-// spreadCells are the median, the range and the number of runs.
-func spreadCells(m result.LoadMetric, s result.Spread) string {
-	return fmt.Sprintf("%s\t%s..%s\t%d", figure(m, s.Median), figure(m, s.Min), figure(m, s.Max), s.N)
+// spreadCells are the median, its interval, the range and the number of runs.
+func spreadCells(m result.LoadMetric, s result.LoadSpread) string {
+	return fmt.Sprintf("%s\t%s\t%s..%s\t%d", figure(m, s.Median), intervalCell(m, s), figure(m, s.Min), figure(m, s.Max), s.N)
+}
+
+// intervalCell is how far the interval reaches from the median, on its wider side.
+func intervalCell(m result.LoadMetric, s result.LoadSpread) string {
+	if s.Interval == nil {
+		return "± ∞"
+	}
+	reach := max(s.Interval.High-s.Median, s.Median-s.Interval.Low)
+	switch {
+	case m.Unit == "ratio":
+		return fmt.Sprintf("± %.2f points", 100*reach)
+	case reach == 0:
+		return "± 0.0 %"
+	case s.Median == 0:
+		return "± " + figure(m, reach)
+	}
+	return fmt.Sprintf("± %.1f %%", 100*reach/s.Median)
 }
 
 func figure(m result.LoadMetric, v float64) string {
-	if m.Unit == "ratio" {
+	switch m.Unit {
+	case "ratio":
 		return fmt.Sprintf("%.2f %%", 100*v)
+	case "rate":
+		return fmt.Sprintf("%.3f/s", v)
 	}
 	return fmt.Sprintf("%.3f", v)
+}
+
+// shiftCell is the estimate of the shift and its interval, in the unit of the figure.
+func shiftCell(m result.LoadMetric) string {
+	if m.Shift == nil {
+		return "-"
+	}
+	format, factor := "%+.3f (%+.3f..%+.3f)", 1.0
+	if m.Unit == "ratio" {
+		format, factor = "%+.2f (%+.2f..%+.2f) points", 100
+	}
+	return fmt.Sprintf(format, factor*m.Shift.Estimate, factor*m.Shift.Low, factor*m.Shift.High)
 }
 
 func changeCell(m result.LoadMetric) string {

@@ -62,6 +62,10 @@ type Verdict struct {
 	// P is the two-sided p of the rank test before the correction; 1 where no
 	// rank test was made.
 	P float64
+	// Shift is by how much Other lies above Base, with an interval that agrees with
+	// Direction: it lies on one side of 0, at most touching it, where a difference is
+	// claimed, and holds 0 where none is. Nil where no rank test decided.
+	Shift *Shift
 	// Warning says why there is no claim, or why not by the rank test.
 	Warning string
 }
@@ -93,9 +97,14 @@ func Compare(base, other []float64, kind Kind) Verdict {
 // order: 4 against 4 has no p under 2/70. There the test would call any gap noise,
 // however wide, so the three-run rule decides, which only grows stricter with
 // each run, and the verdict carries a warning.
+//
+// The interval of a Shift is at the level at which Holm's method judged the figure,
+// which is why the two agree; that is 1 - Alpha or above. The three-run rule gives
+// no interval: no order of so few values is rare enough for one.
 func CompareAll(pairs []Pair) []Verdict {
 	verdicts := make([]Verdict, len(pairs))
-	var family []test
+	sums := &rankSums{}
+	var family, constant []test // constant: beyond any claim, and so outside the family
 	for i, p := range pairs {
 		n := min(len(p.Base), len(p.Other))
 		switch {
@@ -106,38 +115,46 @@ func CompareAll(pairs []Pair) []Verdict {
 		case n < RankTestRuns:
 			verdicts[i] = Verdict{Direction: threeRunRule(p), P: 1}
 		default:
-			t := rankTest(p.Base, p.Other)
+			t := sums.rankTest(p.Base, p.Other)
+			t.index = i
 			verdicts[i] = Verdict{Direction: Noise, P: t.p}
 			if t.leastP <= Alpha {
-				t.index = i
 				family = append(family, t)
+			} else {
+				constant = append(constant, t)
 			}
 		}
 	}
-	claim(family, verdicts)
-	for _, t := range family {
-		v := &verdicts[t.index]
-		if v.Direction == Noise && t.leastP > Alpha/float64(len(family)) {
-			p := pairs[t.index]
+	claimed := claim(family, verdicts)
+	for i, t := range append(family, constant...) {
+		v, p := &verdicts[t.index], pairs[t.index]
+		if i >= claimed && i < len(family) && t.leastP > Alpha/float64(len(family)) {
 			v.Direction = threeRunRule(p)
 			v.Warning = fmt.Sprintf("%d and %d values cannot decide %d figures by a rank test: judged by ranges and medians; %d values a side would",
 				len(p.Base), len(p.Other), len(family), runsFor(len(family)))
+			continue
 		}
+		shift := sums.shift(p.Base, p.Other, level(len(family), min(i, claimed)))
+		v.Shift = &shift
 	}
 	return verdicts
 }
 
+// level is what Holm's method asks of a p once so many of a family are claimed.
+func level(family, claimed int) float64 { return Alpha / float64(max(1, family-claimed)) }
+
 // claim sets the direction of those verdicts that Holm's method allows: the
 // smallest p must not exceed Alpha/m, the next Alpha/(m-1), up to the first
-// that does.
-func claim(family []test, verdicts []Verdict) {
+// that does. It sorts the family by p, and says how many were claimed.
+func claim(family []test, verdicts []Verdict) int {
 	slices.SortStableFunc(family, func(a, b test) int { return cmp.Compare(a.p, b.p) })
 	for i, t := range family {
-		if t.p > Alpha/float64(len(family)-i) {
-			return
+		if t.p > level(len(family), i) {
+			return i
 		}
 		verdicts[t.index].Direction = t.direction
 	}
+	return len(family)
 }
 
 func threeRunRule(p Pair) Direction {

@@ -1,9 +1,9 @@
 package stats
 
 import (
-	"cmp"
 	"math"
 	"slices"
+	"sort"
 )
 
 // exactLimit is the number of values in all up to which the rank test counts
@@ -25,8 +25,8 @@ type test struct {
 // exact with ties too (the permutation form of the test; Lehmann, Nonparametrics,
 // 1975, section 1.4). Rank sums are counted doubled, which makes shared ranks
 // whole numbers.
-func rankTest(base, other []float64) test {
-	ranks, observed := doubledRanks(base, other)
+func (r *rankSums) rankTest(base, other []float64) test {
+	ranks, observed := doubledRanks(slices.Sorted(slices.Values(base)), slices.Sorted(slices.Values(other)), at(0))
 	n, all := len(other), len(ranks)
 	mean := n * (all + 1) // of the doubled rank sum
 	t := test{direction: Noise}
@@ -36,50 +36,64 @@ func rankTest(base, other []float64) test {
 	case observed < mean:
 		t.direction = Lower
 	}
-	slices.Sort(ranks)
 	lowest, highest := sum(ranks[:n]), sum(ranks[all-n:])
-	farthest := max(mean-lowest, highest-mean)
-	if all > exactLimit {
-		t.p = normalP(ranks, n, abs(observed-mean))
-		t.leastP = normalP(ranks, n, farthest)
-		return t
-	}
-	orders := rankSumOrders(ranks, n)
-	t.p = shareBeyond(orders, mean, abs(observed-mean))
-	t.leastP = shareBeyond(orders, mean, farthest)
+	t.p = r.p(ranks, n, abs(observed-mean))
+	t.leastP = r.p(ranks, n, max(mean-lowest, highest-mean))
 	return t
 }
 
 // doubledRanks ranks all values from 2 up in steps of 2, equal values sharing
-// their mean, and sums the ranks of other.
-func doubledRanks(base, other []float64) (ranks []int, sumOfOther int) {
-	type entry struct {
-		value   float64
-		isOther bool
+// their mean, and sums the ranks of other. Both sets are sorted; order says how a
+// value of other compares with one of base, by their difference. The ranks are
+// sorted.
+func doubledRanks(base, other []float64, order func(difference float64) int) (ranks []int, sumOfOther int) {
+	// Twice the values below, and once those that are equal, the value itself among
+	// them: the doubled mean of the ranks that they share is one more.
+	within := func(values []float64, v float64) int {
+		from, to := sort.SearchFloat64s(values, v), sort.Search(len(values), func(i int) bool { return values[i] > v })
+		return 2*from + (to - from) + 1
 	}
-	var entries []entry
-	for _, v := range base {
-		entries = append(entries, entry{v, false})
+	for _, o := range other {
+		from := sort.Search(len(base), func(i int) bool { return order(o-base[i]) <= 0 })
+		to := sort.Search(len(base), func(i int) bool { return order(o-base[i]) < 0 })
+		rank := within(other, o) + 2*from + (to - from)
+		ranks, sumOfOther = append(ranks, rank), sumOfOther+rank
 	}
-	for _, v := range other {
-		entries = append(entries, entry{v, true})
+	for _, b := range base {
+		from := sort.Search(len(other), func(i int) bool { return order(other[i]-b) >= 0 })
+		to := sort.Search(len(other), func(i int) bool { return order(other[i]-b) > 0 })
+		ranks = append(ranks, within(base, b)+2*from+(to-from))
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.value, b.value) })
-	for from := 0; from < len(entries); {
-		to := from + 1
-		for to < len(entries) && entries[to].value == entries[from].value {
-			to++
-		}
-		shared := from + 1 + to // twice the mean of the ranks from+1 to to
-		for _, e := range entries[from:to] {
-			ranks = append(ranks, shared)
-			if e.isOther {
-				sumOfOther += shared
-			}
-		}
-		from = to
-	}
+	slices.Sort(ranks)
 	return ranks, sumOfOther
+}
+
+// rankSums knows how rank sums are distributed. Inverting a test asks for hundreds
+// of distributions, most of them the same; so they are kept. It is ready to use.
+type rankSums struct {
+	orders map[string][]float64 // by ranks and number: see rankSumOrders
+}
+
+// p is the share of the orders of ranks, which are sorted, in which the sum of n of
+// them is at least distance from its mean.
+func (r *rankSums) p(ranks []int, n, distance int) float64 {
+	if len(ranks) > exactLimit {
+		return normalP(ranks, n, distance)
+	}
+	key := make([]byte, 0, exactLimit+1)
+	key = append(key, byte(n))
+	for _, rank := range ranks {
+		key = append(key, byte(rank)) // at most 2 * exactLimit
+	}
+	orders, known := r.orders[string(key)]
+	if !known {
+		if r.orders == nil {
+			r.orders = make(map[string][]float64)
+		}
+		orders = rankSumOrders(ranks, n)
+		r.orders[string(key)] = orders
+	}
+	return shareBeyond(orders, n*(len(ranks)+1), distance)
 }
 
 // rankSumOrders counts, for every sum, the ways to choose n of the ranks that

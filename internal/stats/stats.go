@@ -3,10 +3,10 @@
 //
 // A verdict travels with the reason for which it should be doubted: too few
 // values are said to be too few and are never averaged into a claim. The package
-// refuses to estimate what a handful of runs cannot carry: it knows no mean, no
-// standard deviation and no confidence interval, and it assumes no distribution.
-// The idea of warnings that travel with numbers is that of
-// golang.org/x/perf/benchmath.
+// refuses to estimate what a handful of runs cannot carry: it knows no mean and no
+// standard deviation, gives an interval only where there are enough values for one,
+// and assumes no distribution. The idea of warnings that travel with numbers is that
+// of golang.org/x/perf/benchmath.
 package stats
 
 import (

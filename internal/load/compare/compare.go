@@ -1,8 +1,8 @@
 // Package compare says what differs between two sets of load runs, by the rules of
-// package stats: medians and ranges, "~" for noise, "?" for too few runs.
+// package stats: medians, ranges and intervals, "~" for noise, "?" for too few runs.
 //
 // It refuses to compare what may not be believed: invalid runs are named and left
-// out. It estimates nothing and has no mean.
+// out. It has no mean.
 package compare
 
 import (
@@ -97,7 +97,7 @@ func Loads(base, other []Run) result.LoadDiff {
 	}
 	for i, v := range stats.CompareAll(pairs) {
 		m := &d.Metrics[i]
-		m.Differs, m.Warning = string(v.Direction), v.Warning
+		m.Differs, m.Warning, m.Shift = string(v.Direction), v.Warning, shift(v.Shift)
 		worse := stats.Higher
 		if better[i] {
 			worse = stats.Lower
@@ -105,15 +105,27 @@ func Loads(base, other []Run) result.LoadDiff {
 		m.Regression = v.Direction == worse
 		d.Regressed = d.Regressed || m.Regression
 	}
+	warnOfFewRuns(len(base), len(other), warn)
+	return d
+}
+
+// warnOfFewRuns says what so many valid runs cannot carry, and how many would.
+func warnOfFewRuns(base, other int, warn func(string, ...any)) {
 	for _, set := range []struct {
 		name string
-		runs []Run
+		runs int
 	}{{"base", base}, {"new", other}} {
-		if n := len(set.runs); n < stats.MinRuns {
-			warn("%s: %d valid runs are too few to claim a difference; at least %d are needed", set.name, n, stats.MinRuns)
+		switch {
+		case set.runs < stats.MinRuns:
+			warn("%s: %d valid runs are too few to claim a difference; at least %d are needed", set.name, set.runs, stats.MinRuns)
+		case set.runs < stats.MedianIntervalRuns:
+			warn("%s: %d valid runs give no interval of a median (± ∞); need >= %d runs for a confidence interval at level %v",
+				set.name, set.runs, stats.MedianIntervalRuns, 1-stats.Alpha)
 		}
 	}
-	return d
+	if fewer := min(base, other); fewer >= stats.MinRuns && fewer < stats.RankTestRuns {
+		warn("%d runs a side carry no rank test: a difference is claimed where the ranges are disjoint and the medians are far apart (ADR 0009)", fewer)
+	}
 }
 
 func paths(runs []Run) []string {
@@ -184,9 +196,22 @@ func values(runs []Run, name string, m metric) []float64 {
 	return all
 }
 
-func spread(values []float64) result.Spread {
+func spread(values []float64) result.LoadSpread {
 	s := stats.Summarize(values)
-	return result.Spread{N: s.N, Median: s.Median, Min: s.Min, Max: s.Max}
+	spread := result.LoadSpread{Spread: result.Spread{N: s.N, Median: s.Median, Min: s.Min, Max: s.Max}}
+	if i, ok := stats.MedianInterval(values); ok {
+		spread.Interval = &result.Interval{Low: i.Low, High: i.High, Confidence: i.Confidence}
+	}
+	return spread
+}
+
+// shift is s as the file has it; a bound that is not finite bounds nothing, and has
+// no number in JSON.
+func shift(s *stats.Shift) *result.Shift {
+	if s == nil || math.IsInf(s.Low, 0) || math.IsInf(s.High, 0) {
+		return nil
+	}
+	return &result.Shift{Estimate: s.Estimate, Interval: result.Interval{Low: s.Low, High: s.High, Confidence: s.Confidence}}
 }
 
 func change(unit string, p stats.Pair) *float64 {

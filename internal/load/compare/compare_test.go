@@ -85,7 +85,7 @@ func TestLoads(t *testing.T) {
 func TestFiguresOfADiff(t *testing.T) {
 	d := Loads(runs(load(10, 0), load(12, 0), load(8, 0)), runs(load(15, 0.5), load(30, 0.5), load(20, 0.5)))
 	p50, failed, rate := d.Metrics[2], d.Metrics[0], d.Metrics[1]
-	if p50.Name != "fast.response_ms.p50" || p50.Base != (result.Spread{N: 3, Median: 10, Min: 8, Max: 12}) || p50.New.Median != 20 || *p50.Change != 1 {
+	if p50.Name != "fast.response_ms.p50" || p50.Base != (result.LoadSpread{Spread: result.Spread{N: 3, Median: 10, Min: 8, Max: 12}}) || p50.Shift != nil || p50.New.Median != 20 || *p50.Change != 1 {
 		t.Errorf("p50 %+v", p50)
 	}
 	if failed.Unit != "ratio" || *failed.Change != 0.5 || *rate.Change != 0 {
@@ -95,6 +95,53 @@ func TestFiguresOfADiff(t *testing.T) {
 	zero := Loads(runs(load(0, 0), load(0, 0), load(0, 0)), runs(load(15, 0), load(15, 0), load(15, 0)))
 	if c := zero.Metrics[2].Change; c != nil {
 		t.Errorf("change %v of nothing", *c)
+	}
+}
+
+func TestIntervals(t *testing.T) {
+	var base, other []result.Load
+	for i := range 6 {
+		base, other = append(base, load(float64(10+i), 0)), append(other, load(float64(40+2*i), 0))
+	}
+	d := Loads(runs(base...), runs(other...))
+	p50 := d.Metrics[2]
+	interval := result.Interval{Low: 10, High: 15, Confidence: 0.96875}
+	if p50.Base.Interval == nil || *p50.Base.Interval != interval || p50.Base.Median != 12.5 {
+		t.Errorf("base %+v, want the interval %+v", p50.Base, interval)
+	}
+	// The differences are 25 to 40; both figures that do not differ are left out of
+	// the correction, so the level is that of six figures.
+	if s := p50.Shift; s == nil || s.Estimate != 32.5 || s.Low < 25 || s.High > 40 || s.Low > 30 || s.High < 35 || !(s.Confidence > 0.99 && s.Confidence < 0.992) {
+		t.Errorf("shift %+v, want 25 to 40 around 32.5", p50.Shift)
+	}
+	if p50.Differs != "higher" || !p50.Regression || len(d.Warnings) != 0 {
+		t.Errorf("%+v, warnings %q", p50, d.Warnings)
+	}
+	if rate := d.Metrics[1]; rate.Differs != "~" || rate.Shift == nil || rate.Shift.Low != 0 || rate.Shift.High != 0 {
+		t.Errorf("a rate that is the same in every run: %+v", rate)
+	}
+}
+
+func TestFewRunsAreSaid(t *testing.T) {
+	few := func(base, other int) (warnings []string) {
+		all := runs(load(10, 0), load(11, 0), load(12, 0), load(13, 0), load(14, 0), load(15, 0))
+		return Loads(all[:base], all[:other]).Warnings
+	}
+	tooFew := "2 valid runs are too few to claim a difference; at least 3 are needed"
+	noInterval := "valid runs give no interval of a median (± ∞); need >= 6 runs for a confidence interval at level 0.95"
+	noTest := "3 runs a side carry no rank test: a difference is claimed where the ranges are disjoint and the medians are far apart (ADR 0009)"
+	for _, tt := range []struct {
+		base, other int
+		want        []string
+	}{
+		{2, 6, []string{"base: " + tooFew}},
+		{3, 6, []string{"base: 3 " + noInterval, noTest}},
+		{4, 5, []string{"base: 4 " + noInterval, "new: 5 " + noInterval}},
+		{6, 6, nil},
+	} {
+		if diff := cmp.Diff(tt.want, few(tt.base, tt.other)); diff != "" {
+			t.Errorf("%d and %d runs (-want +got)\n%s", tt.base, tt.other, diff)
+		}
 	}
 }
 
