@@ -189,7 +189,7 @@ func TestConnectionsAreMadeToWhereTheyAreLed(t *testing.T) {
 	withEachEngine(t, func(t *testing.T, _ Kind, client newClient) {
 		p := newPeer(t, write(okAnswer))
 		port := uint16(p.listener.Addr().(*net.TCPAddr).Port)
-		for i, c := range []Connections{
+		for _, c := range []Connections{
 			{ConnectTo: []Redirect{{"service.invalid", 80, "127.0.0.1", port}}},
 			{ConnectTo: []Redirect{{"", 0, "elsewhere.invalid", port}}, Resolve: []Redirect{{"elsewhere.invalid", port, "127.0.0.1", 0}}},
 		} {
@@ -197,10 +197,12 @@ func TestConnectionsAreMadeToWhereTheyAreLed(t *testing.T) {
 			if x := do(0, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
 				t.Fatalf("%+v: %+v", c, x.Answer)
 			}
-			if _, requests, _ := p.counts(); requests != i+1 {
-				t.Fatalf("%d requests, want %d", requests, i+1)
-			}
-			if head := p.heads[i]; !strings.Contains(head, "\r\nHost: service.invalid\r\n") {
+		}
+		if connections, requests, _ := p.counts(); connections != 2 || requests != 2 {
+			t.Errorf("the server saw %d connections and %d requests, want 2 of both", connections, requests)
+		}
+		for _, head := range p.heads {
+			if !strings.Contains(head, "\r\nHost: service.invalid\r\n") {
 				t.Errorf("the request was\n%s", head)
 			}
 		}
