@@ -2,6 +2,10 @@ package latency
 
 import (
 	"bytes"
+	"compress/zlib"
+	"encoding/base64"
+	"encoding/binary"
+	"io"
 	"math"
 	"strings"
 	"testing"
@@ -213,19 +217,58 @@ func FuzzReadLog(f *testing.F) {
 	f.Add(b.Bytes())
 	f.Add([]byte("Tag=a,0,1,2,HISTFAAAABV42pNpmSzMwMDAxAABzFCaEURcm7yEwf4DRGB/"))
 	f.Add([]byte("#[BaseTime: 1e9]\n\n#x\nTag=,0,1,2,"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		log, err := ReadLog(bytes.NewReader(data))
-		if err != nil {
-			return
+	f.Fuzz(func(t *testing.T, data []byte) { adds(t, data) })
+}
+
+// adds fails the test unless the log is refused, or its totals are the sums of its
+// intervals.
+func adds(t *testing.T, data []byte) {
+	log, err := ReadLog(bytes.NewReader(data))
+	if err != nil {
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("error %q, want one line", err)
 		}
-		for tag, series := range log.Series {
-			var n int64
-			for _, interval := range series.Intervals {
-				n += interval.Percentiles.Count
-			}
-			if n != series.Total.Count() {
-				t.Errorf("%q: the intervals hold %d values, the total %d", tag, n, series.Total.Count())
+		return
+	}
+	for tag, series := range log.Series {
+		var n int64
+		for _, interval := range series.Intervals {
+			n += interval.Percentiles.Count
+		}
+		if n != series.Total.Count() {
+			t.Errorf("%q: the intervals hold %d values, the total %d", tag, n, series.Total.Count())
+		}
+		if total := series.Total; total.Count() > 0 && !(total.Min() <= total.Quantile(0.5) && total.Quantile(0.5) <= total.Max()) {
+			t.Errorf("%q: minimum %v, median %v, maximum %v", tag, total.Min(), total.Quantile(0.5), total.Max())
+		}
+	}
+}
+
+// FuzzReadHistogram reaches what the compression hides from FuzzReadLog: the
+// header and the counts of a histogram.
+func FuzzReadHistogram(f *testing.F) {
+	const oneMillisecond = "\x85\x14\x02"
+	f.Add(int32(3), int64(1), int64(time.Hour), 1.0, []byte(oneMillisecond), 0)
+	f.Add(int32(5), int64(1), int64(math.MaxInt64), 1.0, []byte("\x02\x02"), 0)
+	f.Add(int32(0), int64(0), int64(2), 0.5, []byte("\x01\x02"), 0)
+	f.Add(int32(3), int64(1000), int64(time.Hour), 1.0, []byte("\xfe\xff\xff\xff\xff\xff\xff\xff\xff"), 0)
+	f.Add(int32(3), int64(1), int64(time.Hour), math.NaN(), []byte(oneMillisecond), -1)
+	f.Fuzz(func(t *testing.T, digits int32, lowest, highest int64, ratio float64, counts []byte, missing int) {
+		var histogram, line bytes.Buffer
+		field := func(w io.Writer, values ...any) {
+			for _, v := range values {
+				if err := binary.Write(w, binary.BigEndian, v); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
+		compressed := zlib.NewWriter(&histogram)
+		field(compressed, uint32(0x1c849303), int32(len(counts)-missing), int32(0), digits, lowest, highest, ratio, counts)
+		if err := compressed.Close(); err != nil {
+			t.Fatal(err)
+		}
+		field(&line, uint32(0x1c849304), int32(histogram.Len()), histogram.Bytes())
+		text := "Tag=a,0,1,2," + base64.StdEncoding.EncodeToString(line.Bytes()) + "\n"
+		adds(t, []byte(text+text))
 	})
 }
