@@ -11,9 +11,12 @@
 // labelled one inherits them), and a block that the text cuts off is marked
 // Truncated.
 //
-// It does not read the aggregated forms (debug=0, debug=1), which have lost the
-// single goroutines and their wait states.
+// The text of debug=1, which has counted equal stacks already and has lost their
+// states, creators and wait times, is read by ScanCounts. The binary profile
+// (debug=0) is not read: go tool pprof does.
 package goroutines
+
+import "chokepoint/internal/evidence/stacks"
 
 // Goroutine is one block of a dump.
 type Goroutine struct {
@@ -56,13 +59,11 @@ type Goroutine struct {
 const ElidedUnknown = -1
 
 // Frame is one call of a stack.
-type Frame struct {
-	// Func is the function as printed, without its arguments: "main.f",
-	// "main.(*T).m-fm", "main.F[...].func1". Dots in the last element of an import
-	// path stay escaped ("gopkg.in/tomb%2ev1.(*Tomb).run").
-	Func string
-	File string // empty where the text has none
-	Line int
+type Frame = stacks.Frame
+
+// Stack is g as the groups and the rules see it.
+func (g Goroutine) Stack() stacks.Stack {
+	return stacks.Stack{State: g.State, Frames: g.Frames, CreatedBy: g.CreatedBy, Count: 1, Truncated: g.Truncated}
 }
 
 // Dump is a whole dump in memory.

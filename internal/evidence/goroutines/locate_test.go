@@ -132,18 +132,18 @@ func TestEveryAlternativeDecides(t *testing.T) {
 	for _, where := range Wheres() {
 		known[where] = true
 	}
-	for i, r := range rules {
-		if !known[r.where] {
-			t.Errorf("rule %d: where is %q", i, r.where)
+	for i, r := range rules.Places {
+		if !known[r.Where] {
+			t.Errorf("rule %d: where is %q", i, r.Where)
 		}
 		state := "IO wait"
-		if r.states != nil {
-			state = r.states[0]
+		if r.States != nil {
+			state = r.States[0]
 		}
-		for p, alternatives := range r.frames {
+		for p, alternatives := range r.Frames {
 			for a := range alternatives {
 				var functions []string // the innermost first
-				for q, other := range r.frames {
+				for q, other := range r.Frames {
 					function := other[0]
 					if q == p {
 						function = other[a]
@@ -154,12 +154,12 @@ func TestEveryAlternativeDecides(t *testing.T) {
 					functions = append([]string{function}, functions...)
 				}
 				g := stack(state, functions...)
-				for j := range rules[:i] {
-					if rules[j].fits(g) {
+				for j := range rules.Places[:i] {
+					if rules.Places[j].Fits(g.Stack()) {
 						t.Errorf("rule %d hides rule %d for %q", j, i, functions)
 					}
 				}
-				if got := Locate(g); got.Where != r.where || got.Worker != r.worker {
+				if got := Locate(g); got.Where != r.Where || got.Worker != r.Worker {
 					t.Errorf("rule %d: %q is at %s, worker %v", i, functions, got.Where, got.Worker)
 				}
 			}

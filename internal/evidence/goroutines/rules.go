@@ -1,35 +1,29 @@
 package goroutines
 
-// Where a goroutine stands.
+import "chokepoint/internal/evidence/stacks"
+
+// Where a goroutine stands; see package stacks.
 const (
-	Idle         = "idle"          // a pool worker waiting for work
-	UpstreamRead = "upstream_read" // waiting for the upstream's answer
-	PermitWait   = "permit_wait"   // before the bulkhead
-	Database     = "database"      // at PostgreSQL, or waiting for a connection to it
-	Queued       = "queued"        // a connection waiting for a worker
-	Running      = "running"       // a worker in none of these
-	Other        = "other"         // everything else
+	Idle         = stacks.Idle
+	UpstreamRead = stacks.UpstreamRead
+	PermitWait   = stacks.PermitWait
+	Database     = stacks.Database
+	Queued       = stacks.Queued
+	Running      = stacks.Running
+	Other        = stacks.Other
 )
 
 // Wheres lists all of them, in the order of a report.
-func Wheres() []string {
-	return []string{Idle, UpstreamRead, PermitWait, Database, Queued, Running, Other}
-}
+func Wheres() []string { return stacks.Wheres() }
 
-// pattern is a set of alternatives for a function's name as a dump prints it; one
-// that ends in '*' stands for every name that begins so.
-type pattern []string
+// Rules are the rules for the stacks of Go programs.
+func Rules() *stacks.Rules { return &rules }
 
-// rule assigns a place to the goroutines whose stack has all its frames.
-type rule struct {
-	where  string
-	worker bool // the goroutine is a worker of the pool
-	// frames must be in the stack in this order, the outermost (the caller) first;
-	// others may stand between them.
-	frames []pattern
-	// states narrows the rule to these; nil means any.
-	states []string
-}
+type (
+	pattern = stacks.Pattern
+	place   = stacks.PlaceRule
+	wait    = stacks.WaitRule
+)
 
 // Frames that the rules look for. Those of the victim are the names of its
 // functions; where a function is renamed, the name here changes with it.
@@ -45,10 +39,16 @@ var (
 	outboundDo  = pattern{"chokepoint/internal/service/outbound.(*Client).Do"}
 
 	// handler runs a request in a service that is not the victim.
-	handler = pattern{"net/http.(*conn).serve", "github.com/valyala/fasthttp.(*Server).serveConn"}
+	handler = pattern{
+		"net/http.(*conn).serve", "net/http.(*http2serverConn).runHandler", "golang.org/x/net/http2.(*serverConn).runHandler",
+		"github.com/valyala/fasthttp.(*Server).serveConn",
+	}
 	// clientDo waits for the answer in such a service. A net/http caller waits in
 	// roundTrip, while another goroutine reads.
-	clientDo = pattern{"net/http.(*persistConn).roundTrip", "github.com/valyala/fasthttp.(*HostClient).doNonNilReqResp"}
+	clientDo = pattern{
+		"net/http.(*persistConn).roundTrip", "net/http.(*http2ClientConn).roundTrip", "golang.org/x/net/http2.(*ClientConn).roundTrip",
+		"github.com/valyala/fasthttp.(*HostClient).doNonNilReqResp",
+	}
 
 	weighted = pattern{"golang.org/x/sync/semaphore.(*Weighted).Acquire"}
 	postgres = pattern{"github.com/jackc/pgx/v5*", "github.com/jackc/puddle/*"}
@@ -73,29 +73,36 @@ var (
 // worker do not contend: each names the victim's frame that leads to the wait, not the
 // primitive in which it ends (pgx's pool waits in x/sync/semaphore as the
 // bulkhead does, and both a connect and a read end in runtime_pollWait).
-var rules = []rule{
-	{where: Idle, worker: true, frames: []pattern{worker, awaitTask}},
-	{where: PermitWait, worker: true, frames: []pattern{worker, acquire, weighted}},
-	// A worker in a connect or a write has sent nothing that the upstream could
-	// answer: "other", and the group's frame says which.
-	{where: Other, worker: true, frames: []pattern{worker, outboundDo, connect}},
-	{where: Other, worker: true, frames: []pattern{worker, outboundDo, write}},
-	{where: UpstreamRead, worker: true, frames: []pattern{worker, outboundDo, read}},
-	// net/http reads in a goroutine of its own, and the caller waits for that one.
-	{where: UpstreamRead, worker: true, frames: []pattern{worker, outboundDo}, states: []string{"select", "chan receive"}},
-	{where: Database, worker: true, frames: []pattern{worker, postgres}},
-	{where: Running, worker: true, frames: []pattern{worker}},
+var rules = stacks.Rules{
+	Places: []place{
+		{Where: Idle, Worker: true, Frames: []pattern{worker, awaitTask}},
+		{Where: PermitWait, Worker: true, Frames: []pattern{worker, acquire, weighted}},
+		// A worker in a connect or a write has sent nothing that the upstream could
+		// answer: "other", and the group's frame says which.
+		{Where: Other, Worker: true, Frames: []pattern{worker, outboundDo, connect}},
+		{Where: Other, Worker: true, Frames: []pattern{worker, outboundDo, write}},
+		{Where: UpstreamRead, Worker: true, Frames: []pattern{worker, outboundDo, read}},
+		// net/http reads in a goroutine of its own, and the caller waits for that one.
+		{Where: UpstreamRead, Worker: true, Frames: []pattern{worker, outboundDo}, States: []string{"select", "chan receive"}},
+		{Where: Database, Worker: true, Frames: []pattern{worker, postgres}},
+		{Where: Running, Worker: true, Frames: []pattern{worker}},
 
-	{where: Queued, frames: []pattern{awaitWorker}},
-	// The connection of a request that a worker runs: the worker is the one counted.
-	{where: Other, frames: []pattern{awaitDone}},
+		{Where: Queued, Frames: []pattern{awaitWorker}},
+		// The connection of a request that a worker runs: the worker is the one counted.
+		{Where: Other, Frames: []pattern{awaitDone}},
 
-	// Other services: the same words, and no worker.
-	{where: Database, frames: []pattern{handler, postgres}},
-	{where: Database, frames: []pattern{handler, sql}},
-	{where: Other, frames: []pattern{handler, clientDo, connect}},
-	{where: UpstreamRead, frames: []pattern{handler, clientDo, read}},
-	{where: UpstreamRead, frames: []pattern{handler, clientDo}, states: []string{"select"}},
+		// Other services: the same words, and no worker.
+		{Where: Database, Frames: []pattern{handler, postgres}},
+		{Where: Database, Frames: []pattern{handler, sql}},
+		{Where: Other, Frames: []pattern{handler, clientDo, connect}},
+		{Where: UpstreamRead, Frames: []pattern{handler, clientDo, read}},
+		{Where: UpstreamRead, Frames: []pattern{handler, clientDo}, States: []string{"select"}},
+		{Where: PermitWait, Frames: []pattern{handler, weighted}},
+	},
+	Waits:    waits,
+	Plumbing: plumbing,
+	Entry:    pattern{"runtime.goexit"},
+	Own:      pattern{"chokepoint/internal/service/*"},
 }
 
 // plumbing are the frames in which a wait ends and which say nothing about what is waited

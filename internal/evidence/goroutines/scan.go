@@ -20,6 +20,7 @@ const (
 	maxUnknown  = 16   // parts of a block
 	maxNote     = 1 << 10
 	maxInterned = 1 << 16 // names shared between goroutines
+	maxShared   = 1 << 10 // bytes of such a name
 )
 
 // Scanner reads a dump goroutine by goroutine, in the manner of bufio.Scanner.
@@ -266,7 +267,7 @@ func (s *Scanner) name(b []byte) string {
 		return name
 	}
 	name := string(b)
-	if len(s.names) < maxInterned {
+	if len(s.names) < maxInterned && len(name) <= maxShared {
 		s.names[name] = name
 	}
 	return name

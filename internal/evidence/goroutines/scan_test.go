@@ -143,7 +143,7 @@ func TestHeaders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tt.want.Frames = []Frame{{"main.f", "/src/main.go", 5}}
+			tt.want.Frames = []Frame{{Func: "main.f", File: "/src/main.go", Line: 5}}
 			if diff := cmp.Diff([]Goroutine{tt.want}, d.Goroutines); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

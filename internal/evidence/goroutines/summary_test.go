@@ -115,30 +115,6 @@ func TestSummarizeErrors(t *testing.T) {
 	}
 }
 
-func TestDiff(t *testing.T) {
-	group := func(where, state, frame string, count int) result.Group {
-		return result.Group{Where: where, State: state, Frame: frame, Count: count}
-	}
-	a := result.Dump{Groups: []result.Group{
-		group(Idle, "chan receive", "awaitTask", 10), group(Other, "select", "f", 3), group(Other, "select", "same", 4), group(Queued, "select", "q", 7),
-	}}
-	b := result.Dump{Groups: []result.Group{
-		group(UpstreamRead, "IO wait", "do", 200), group(Other, "select", "same", 4), group(Other, "select", "f", 5), group(Queued, "select", "q", 5),
-	}}
-	want := []Change{
-		{UpstreamRead, "IO wait", "do", 0, 200},
-		{Idle, "chan receive", "awaitTask", 10, 0},
-		{Other, "select", "f", 3, 5},
-		{Queued, "select", "q", 7, 5},
-	}
-	if diff := cmp.Diff(want, Diff(a, b)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := Diff(a, a); len(got) != 0 {
-		t.Errorf("a dump differs from itself: %+v", got)
-	}
-}
-
 func BenchmarkSummarize(b *testing.B) {
 	text := exhausted(80_000, 20_000)
 	b.SetBytes(int64(len(text)))
