@@ -44,11 +44,15 @@ compare: build ## alternated runs and their comparison: make compare PROFILES=an
 	@$(BIN)/lab compare $(SCENARIO) -profiles="$(PROFILES)" -runs="$(RUNS)" $(SETTINGS)
 
 .PHONY: test
-test: test-unit test-e2e ## everything: unit tests, race detector, scaled end-to-end runs
+test: test-unit test-k8s test-e2e ## everything: unit tests, race detector, manifests, scaled end-to-end runs
 
 .PHONY: test-unit
 test-unit: ## unit tests, under the race detector
 	$(GO) test -race ./...
+
+.PHONY: test-k8s
+test-k8s: ## the manifests of deploy/k8s, and their containers as processes
+	$(GO) -C deploy/k8s/check test -count 1 ./...
 
 # One package at a time and no race detector: these runs measure.
 .PHONY: test-e2e
@@ -68,6 +72,7 @@ lint: ## gofmt, go vet, staticcheck
 		if [ -n "$$unformatted" ]; then echo "not gofmt'd: $$unformatted"; exit 1; fi
 	$(GO) vet -tags "e2e compose" ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck -tags "e2e compose" ./...
+	cd deploy/k8s/check && $(GO) vet ./... && $(GO) tool -modfile=../../../tools/go.mod staticcheck ./...
 
 .PHONY: bench-self
 bench-self: build ## what the lab itself costs: /fast beside a bare handler, the pause of a dump

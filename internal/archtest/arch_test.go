@@ -45,6 +45,8 @@ var owners = []struct{ dependency, owner, reason string }{
 	{"github.com/sony/gobreaker", "internal/service/guard", "a guard is composed from a profile, not from a library's settings"},
 	{"golang.org/x/sync/semaphore", "internal/service/guard", "dumps recognise a permit wait by this one caller"},
 	{"github.com/fergusstrange/embedded-postgres", "internal/lab/pgserver", "where a PostgreSQL comes from is one decision"},
+	{"k8s.io", "deploy/k8s/check", "Kubernetes' modules are none of the programs'"},
+	{"sigs.k8s.io", "deploy/k8s/check", "Kubernetes' modules are none of the programs'"},
 	{"github.com/Shopify/toxiproxy", "internal/lab/toxiproxy", "the lab alone puts a proxy into the path"},
 	{"go.yaml.in/yaml", "internal/load/plan", "one place says what a key of a plan is, and on which line it is wrong"},
 }
