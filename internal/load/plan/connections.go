@@ -23,7 +23,11 @@ func (b *builder) setConnections() {
 		}
 	}
 	if err := b.setCertificate(f.cert, f.key); err != nil {
-		b.faults.add(b.file.place(flagCert), err)
+		at := b.file.place(flagCert)
+		if f.cert == "" {
+			at = b.file.place(flagKey)
+		}
+		b.faults.add(at, err)
 	}
 }
 

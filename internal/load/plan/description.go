@@ -84,8 +84,9 @@ func setHeader(e *engine.Endpoint, v datum) error {
 
 // description is an endpoint as it was written: the texts of its keys.
 type description struct {
-	at    string // the file and the line of its first key; empty for a flag
-	texts map[string][]datum
+	at     string // the file and the line of its first key; empty for a flag
+	texts  map[string][]datum
+	faulty bool // not all of it could be read
 }
 
 func newDescription(at string) description {
@@ -114,7 +115,7 @@ func (d description) name() string {
 // under is d with what over says as well, which wins. A header takes the place of
 // those with its name.
 func (d description) under(over description) description {
-	merged := description{at: d.at, texts: maps.Clone(d.texts)}
+	merged := description{at: d.at, texts: maps.Clone(d.texts), faulty: d.faulty || over.faulty}
 	for key, texts := range over.texts {
 		if key == "header" {
 			kept := slices.DeleteFunc(slices.Clone(d.texts[key]), func(v datum) bool {
@@ -146,10 +147,12 @@ func (d description) endpoint(faults *Faults) engine.Endpoint {
 			}
 		}
 	}
-	for _, key := range []string{"name", "url"} {
-		if !d.has(key) {
-			faults.add(d.at, fmt.Errorf("endpoint %s: %s is missing", d.name(), key))
-		}
+	switch {
+	case d.faulty: // what is missing may be what could not be read
+	case !d.has("name"):
+		faults.add(d.at, errors.New("an endpoint has no name; give name: a"))
+	case !d.has("url"):
+		faults.add(d.at, fmt.Errorf("endpoint %s: url is missing", d.name()))
 	}
 	if e.Method == "" && hasBody(e) {
 		e.Method = "POST" // as curl's -d
@@ -163,7 +166,7 @@ func hasBody(e engine.Endpoint) bool {
 }
 
 // commaHint is what to do about a comma in a value.
-const commaHint = `a value with a comma is quoted, as in header="Accept: a, b" (in a URL it can be written %2C)`
+const commaHint = `a value with a comma is quoted, as in header="Accept: a, b", and in a URL can be written %2C`
 
 // parseEndpoint reads the text of -endpoint: key=value pairs with commas between
 // them. A value that begins with " or ' ends with the next such quote, and a
@@ -185,7 +188,7 @@ func parseEndpoint(text string) (description, error) {
 		case !known && last != "" && (last == "header" || last == "body"):
 			return d, notAPair(rest, last)
 		case !known:
-			return d, fmt.Errorf("%w; %s", unknownKey(key, endpointKeyNames()), commaHint)
+			return d, fmt.Errorf("%w (%s)", unknownKey(key, endpointKeyNames()), commaHint)
 		case d.has(key) && !k.many:
 			return d, fmt.Errorf("%s is given twice", key)
 		}
@@ -195,10 +198,8 @@ func parseEndpoint(text string) (description, error) {
 		}
 		last, rest = key, remaining
 	}
-	for _, key := range []string{"name"} {
-		if !d.has(key) {
-			return d, fmt.Errorf("-endpoint: %s is missing", key)
-		}
+	if !d.has("name") {
+		return d, errors.New("name is missing")
 	}
 	return d, nil
 }

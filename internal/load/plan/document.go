@@ -57,7 +57,7 @@ func (d document) place(key string) string { return d.lines[key] }
 func (d document) mentioned(text string) string {
 	longest := ""
 	for key := range d.lines {
-		if len(key) > len(longest) && strings.Contains(text, strings.ReplaceAll(key, "-", " ")) {
+		if len(key) > len(longest) && strings.Contains(letters(text), letters(key)) {
 			longest = key
 		}
 	}
@@ -256,7 +256,7 @@ func (r *reader) readEndpoints(list *yaml.Node) {
 		return
 	}
 	for _, item := range list.Content {
-		d := newDescription(r.at(item))
+		d, before := newDescription(r.at(item)), len(r.faults)
 		for key, value := range r.pairs(item, "an endpoint") {
 			k, ok := endpointKeyOf(key.Value)
 			if !ok {
@@ -265,6 +265,7 @@ func (r *reader) readEndpoints(list *yaml.Node) {
 			}
 			r.readEndpointKey(d, k, value)
 		}
+		d.faulty = len(r.faults) > before
 		r.document.endpoints = append(r.document.endpoints, d)
 	}
 }

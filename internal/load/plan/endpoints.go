@@ -32,12 +32,15 @@ func (b *builder) setEndpoints(urls []string) {
 	}
 	b.checkRate(all)
 	for _, d := range all {
-		known := len(b.faults)
-		e := d.endpoint(&b.faults)
-		if len(b.faults) == known && e.Rate == 0 && b.config.Pattern == nil && b.config.Closed == 0 {
-			b.faults.add(d.at, fmt.Errorf("endpoint %s: rate is missing; give rate=20/s, or -rate 20/s with a URL", e.Name))
+		b.config.Endpoints = append(b.config.Endpoints, d.endpoint(&b.faults))
+	}
+	if len(b.faults) > 0 || b.config.Pattern != nil || b.config.Closed != 0 {
+		return
+	}
+	for i, e := range b.config.Endpoints {
+		if e.Rate == 0 {
+			b.faults.add(all[i].at, fmt.Errorf("endpoint %s: rate is missing; give rate=20/s, or -rate 20/s with a URL", e.Name))
 		}
-		b.config.Endpoints = append(b.config.Endpoints, e)
 	}
 }
 

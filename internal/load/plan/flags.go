@@ -147,7 +147,8 @@ func (f *Flags) addRequests() {
 	f.fs.Func(flagEndpoint, "an endpoint by its `keys`, as name=a,url=URL,rate=20/s; repeat it for more", func(s string) error {
 		d, err := parseEndpoint(s)
 		if err != nil {
-			f.syntax.add("", err)
+			f.syntax.add("", fmt.Errorf("-endpoint: %w", err))
+			return nil
 		}
 		f.endpoints = append(f.endpoints, d)
 		return nil

@@ -144,7 +144,7 @@ func (b *builder) setArrivals() {
 		return
 	}
 	if length := pattern.Length(); cli.Given(b.flags.fs)[flagDuration] && length != b.config.Duration {
-		b.faults.add(at, fmt.Errorf("arrivals %q last %v, and the duration is %v; leave -duration out", text, length, b.config.Duration))
+		b.faults.add(at, fmt.Errorf("arrivals %q last %v, and the duration is %v; leave the duration out", text, length, b.config.Duration))
 		return
 	}
 	b.config.Pattern, b.config.Duration = pattern, pattern.Length()
@@ -163,7 +163,7 @@ func (b *builder) setCount() {
 	case n < 1:
 		fault("give one or more")
 	case cli.Given(b.flags.fs)[flagDuration]:
-		fault("the duration is count / rate; leave -duration out")
+		fault("the duration is count / rate; leave the duration out")
 	case len(b.config.Endpoints) != 1:
 		fault("it is of one endpoint, and there are %d; give -duration", len(b.config.Endpoints))
 	case b.config.Closed > 0:
@@ -219,7 +219,7 @@ func (b *builder) validate() {
 		}
 	}
 	if len(b.faults) == 0 {
-		b.faults.add("", whole)
+		b.faults.add(b.placeOfSecond(), whole)
 	}
 }
 
@@ -249,6 +249,18 @@ func (b *builder) placeOf(endpoint string, err error) string {
 		return b.file.place("url")
 	}
 	return b.file.mentioned(err.Error())
+}
+
+// placeOfSecond is where the file has the second endpoint of one name.
+func (b *builder) placeOfSecond() string {
+	seen := map[string]bool{}
+	for _, d := range b.file.endpoints {
+		if seen[d.name()] {
+			return d.at
+		}
+		seen[d.name()] = true
+	}
+	return ""
 }
 
 // Register adds the flags of a plan to fs.
