@@ -78,22 +78,19 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 	defer out.discard()
 	plan := o.plan
 	plan.Log = out.log()
-	var watching watchers
-	plan.EachSecond = watching.second
+	var watch watchers
+	plan.EachSecond = watch.second
 	player, err := engine.New(ctx, plan)
 	if err != nil {
 		return cli.ExitFailure, err
 	}
 	defer player.Close()
-	watching = append(watching, out.second)
-	endProgress := func() {}
-	if !o.quiet {
-		showNeeds(stderr, needs)
-		live := showProgress(newScreen(stderr))
-		watching, endProgress = append(watching, live.second), live.end
+	if err := watch.start(o, needs, out, stderr); err != nil {
+		return cli.ExitFailure, err
 	}
+	defer watch.end(ctx, o.linger)
 	report, err := player.Run(ctx)
-	endProgress()
+	watch.endProgress()
 	report.Load.Thresholds = threshold.EvaluateAll(o.thresholds, report.Load.Endpoints, responses(report))
 	if err == nil {
 		err = out.commit(report)
@@ -112,23 +109,6 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 		return cli.ExitThreshold, nil
 	}
 	return cli.ExitOK, nil
-}
-
-// showNeeds says what the plan takes from this machine.
-func showNeeds(stderr io.Writer, n engine.Needs) {
-	fmt.Fprintf(stderr, "loadgen: the plan %v\n", n)
-	for _, warning := range n.Warnings() {
-		fmt.Fprintf(stderr, "loadgen: %s\n", warning)
-	}
-}
-
-// watchers are told of every second when it is over.
-type watchers []func(engine.Second)
-
-func (w *watchers) second(s engine.Second) {
-	for _, watch := range *w {
-		watch(s)
-	}
 }
 
 // responses are the histograms that thresholds look at.

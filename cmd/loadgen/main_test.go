@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the command lines in testdata/script. URL is a server that
-// answers, with 503 under /busy; NEXT is a moment some seconds away.
+// answers, with 503 under /busy; ADDRESS is where it listens; NEXT is a moment some seconds away.
 func TestScripts(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/busy" {
@@ -47,6 +47,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("URL", server.URL)
+			env.Setenv("ADDRESS", server.Listener.Addr().String())
 			env.Setenv("NEXT", time.Now().Add(5*time.Second).Format(time.RFC3339Nano))
 			return nil
 		},

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"chokepoint/internal/cli"
 	"chokepoint/internal/load/engine"
+	"chokepoint/internal/load/metrics"
 	"chokepoint/internal/load/plan"
 	"chokepoint/internal/load/threshold"
 )
@@ -37,6 +40,8 @@ type options struct {
 	perSecond  string
 	requests   string
 	quiet      bool
+	metrics    string        // address; empty for none
+	linger     time.Duration // after the run, for a last scrape
 	sharding   sharding
 }
 
@@ -44,7 +49,8 @@ type options struct {
 func groups() []cli.Group {
 	return append(plan.Groups(),
 		cli.Group{Title: "More than one machine", Flags: []string{"shard", "claim"}},
-		cli.Group{Title: "What it leaves", Flags: []string{"json", "hlog", "hgrm", "per-second", "requests", "threshold", "quiet"}},
+		cli.Group{Title: "What it leaves", Flags: []string{"json", "hlog", "hgrm", "per-second", "requests", "threshold"}},
+		cli.Group{Title: "While it runs", Flags: []string{"quiet", "metrics", "metrics-linger"}},
 	)
 }
 
@@ -59,6 +65,11 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	fs.StringVar(&o.hgrm, "hgrm", "", "write the percentile distribution to this `file`, of {endpoint} in its name")
 	fs.StringVar(&o.perSecond, "per-second", "", "write a row for every second and endpoint to this CSV `file`")
 	fs.BoolVar(&o.quiet, "quiet", false, "show no progress on stderr")
+	fs.Func("metrics", "serve Prometheus metrics at this `address` while it runs; on loopback unless it has a host", func(s string) (err error) {
+		o.metrics, err = metrics.ParseAddress(s)
+		return err
+	})
+	fs.DurationVar(&o.linger, "metrics-linger", 0, "wait so long after the run for a last scrape of -metrics")
 	fs.StringVar(&o.requests, "requests", "", "write a row for every arrival to this CSV `file`")
 	if err := cli.ParseGrouped(fs, args, synopsis, groups(), stdout); err != nil {
 		return o, err
@@ -66,6 +77,12 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	p, err := flags.Plan(fs.Args())
 	if err != nil {
 		return o, err
+	}
+	switch {
+	case o.linger < 0:
+		return o, fmt.Errorf("-metrics-linger %v is negative; 0 waits for no scrape", o.linger)
+	case o.linger > 0 && o.metrics == "":
+		return o, errors.New("-metrics-linger waits for a scrape of -metrics, which is not given; give -metrics :9464")
 	}
 	o.plan, o.thresholds = p.Config, p.Thresholds
 	o.plan.KeepRequests = o.requests != ""

@@ -72,9 +72,10 @@ type moment struct {
 	answered                  bool // in the last second; else there are no percentiles
 }
 
-func showProgress(s screen) *progress {
+// showProgress begins with the notes, a line each.
+func showProgress(s screen, notes []string) *progress {
 	p := &progress{screen: s, latest: make(chan moment, 1), done: make(chan struct{}), all: latency.New()}
-	go p.show()
+	go p.show(notes)
 	return p
 }
 
@@ -118,8 +119,11 @@ func (p *progress) end() {
 	}
 }
 
-func (p *progress) show() {
+func (p *progress) show(notes []string) {
 	defer close(p.done)
+	for _, note := range notes {
+		fmt.Fprintf(p.screen.w, "loadgen: %s\n", note)
+	}
 	drawn, last := false, time.Duration(0)
 	for m := range p.latest {
 		switch {

@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"chokepoint/internal/cli"
 	"chokepoint/internal/load/engine"
 	"chokepoint/internal/load/latency"
 	"chokepoint/internal/load/ledger"
@@ -52,7 +57,7 @@ func TestProgress(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var text bytes.Buffer
 				test.screen.w, test.screen.width = &text, func() int { return 120 }
-				p := showProgress(test.screen)
+				p := showProgress(test.screen, nil)
 				for _, s := range []engine.Second{secondOf(1, 20, 0), secondOf(7, 20, test.dropped)} {
 					p.second(s)
 					synctest.Wait()
@@ -92,7 +97,7 @@ func TestAStderrThatNobodyReadsStallsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{make(chan struct{})}
 		began := time.Now()
-		p := showProgress(screen{w: s, redraw: true, width: func() int { return 80 }})
+		p := showProgress(screen{w: s, redraw: true, width: func() int { return 80 }}, []string{"a note"})
 		for i := range 1000 {
 			p.second(secondOf(i+1, 20, 0))
 			synctest.Wait()
@@ -106,4 +111,31 @@ func TestAStderrThatNobodyReadsStallsNothing(t *testing.T) {
 		}
 		close(s.released)
 	})
+}
+
+func TestAFullPipeStallsNoRun(t *testing.T) {
+	var seen atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { seen.Add(1) }))
+	defer server.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	// Fill it: what can be written at once is written.
+	if err := write.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = write.Write(make([]byte, 4096))
+	}
+	if err := write.SetWriteDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	var stdout bytes.Buffer
+	code := run(t.Context(), []string{"-rate", "100", "-duration", "1500ms", "-max-lag", "1h", server.URL}, &stdout, write)
+	if code != cli.ExitOK || seen.Load() != 150 || !strings.HasPrefix(stdout.String(), "valid\n") {
+		t.Errorf("exit code %d, %d requests, stdout\n%s", code, seen.Load(), &stdout)
+	}
+	write.Close() // ends the goroutine that still writes
 }

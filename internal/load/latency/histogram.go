@@ -97,6 +97,31 @@ func rankedPercentile(p float64, n int64) float64 {
 	return 100 * rank / float64(n)
 }
 
+// CountsUpTo is how many durations were no longer than each bound, at 3
+// significant digits. The bounds are ascending.
+func (h *Histogram) CountsUpTo(bounds []time.Duration) []int64 {
+	counts := make([]int64, len(bounds))
+	if h.Count() == 0 {
+		return counts
+	}
+	n, i := int64(0), 0
+	for _, bar := range h.counts.Distribution() {
+		for ; i < len(bounds) && bar.From > int64(bounds[i]); i++ {
+			counts[i] = n
+		}
+		n += bar.Count
+	}
+	for ; i < len(bounds); i++ {
+		counts[i] = n
+	}
+	return counts
+}
+
+// Sum is that of all durations, at 3 significant digits.
+func (h *Histogram) Sum() time.Duration {
+	return time.Duration(h.counts.Mean() * float64(h.Count()))
+}
+
 // Merge adds everything that was recorded in from, bucket by bucket.
 func (h *Histogram) Merge(from *Histogram) {
 	if from.Count() == 0 {

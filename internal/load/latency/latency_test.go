@@ -272,3 +272,17 @@ func FuzzReadHistogram(f *testing.F) {
 		adds(t, []byte(text+text))
 	})
 }
+
+func TestCountsUpTo(t *testing.T) {
+	h := of(time.Millisecond, time.Millisecond, 5*time.Millisecond, 30*time.Second, 2*Highest)
+	bounds := []time.Duration{0, time.Millisecond, 4 * time.Millisecond, 5 * time.Millisecond, time.Minute, Highest}
+	if diff := cmp.Diff([]int64{0, 2, 2, 3, 4, 5}, h.CountsUpTo(bounds)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff(make([]int64, len(bounds)), New().CountsUpTo(bounds)); diff != "" {
+		t.Errorf("of none (-want +got)\n%s", diff)
+	}
+	if sum := of(time.Millisecond, 2*time.Millisecond, 3*time.Second).Sum(); sum < 3000*time.Millisecond || sum > 3006*time.Millisecond || New().Sum() != 0 {
+		t.Errorf("sum %v, want 3.003 s to 3 digits; of none %v", sum, New().Sum())
+	}
+}
