@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -105,6 +106,12 @@ type Config struct {
 	Connections Connections
 	// Engine plays the plan; default Auto.
 	Engine Kind
+	// Loops is how many threads Loop plays the plan on, each a shard of it with a
+	// share of every endpoint's workers; never more than an endpoint has workers. By
+	// default one for every 20,000 arrivals a second, which one core carried where
+	// the server had another, but not more than there are processors beside the one
+	// for everything else (runtime.GOMAXPROCS less one). A closed model has one.
+	Loops int
 	// Quantum, if it is above 0, coalesces sends: they leave only at its multiples
 	// from the start, each up to a Quantum late, with fewer wake-ups and so less
 	// CPU. The lag shows it.
@@ -207,6 +214,10 @@ func (c Config) Validate() error {
 			c.Quantum, c.Quantum, c.MaxLag)
 	case c.Engine != Auto && c.Engine != Loop && c.Engine != Goroutines:
 		return fmt.Errorf("engine %q: choose %s, %s or %s", c.Engine, Auto, Loop, Goroutines)
+	case c.Loops < 0:
+		return fmt.Errorf("%d loops; give one or more, or none to have them computed", c.Loops)
+	case c.Loops > 0 && c.engine() != Loop:
+		return fmt.Errorf("%d loops, and the engine is %s, which has none; leave the loops out", c.Loops, c.engine())
 	case c.Engine == Loop && !loopSupported:
 		return fmt.Errorf("engine %s runs on Linux only; choose %s or %s", Loop, Auto, Goroutines)
 	case !nameSyntax.MatchString(c.Phase):
@@ -392,6 +403,36 @@ func (c Config) engine() Kind {
 		}
 	}
 	return Loop
+}
+
+// loopRate is how many arrivals a second one loop is given by default.
+const loopRate = 20_000
+
+// loops is how many threads Loop plays c on.
+func (c Config) loops() int {
+	n := c.Loops
+	if n == 0 && c.Closed == 0 {
+		processors := min(runtime.NumCPU(), runtime.GOMAXPROCS(0)-1)
+		n = int(min(math.Ceil(c.peakRate()/loopRate), float64(processors)))
+	}
+	for _, e := range c.Endpoints {
+		n = min(n, e.Workers)
+	}
+	return max(1, n)
+}
+
+// peakRate is how many arrivals of all endpoints the shard has in its busiest
+// second.
+func (c Config) peakRate() float64 {
+	sum := 0.0
+	for i, e := range c.Endpoints {
+		if c.Pattern != nil {
+			sum += float64(c.Shard.Most(c.Pattern.Most(e.Name, time.Second)))
+		} else {
+			sum += c.targetRate(i)
+		}
+	}
+	return sum
 }
 
 // sendAt is when an arrival that falls due then may leave: Quantum rounds it up.

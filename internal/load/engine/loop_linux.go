@@ -30,13 +30,14 @@ const (
 	maxBurst = 64
 )
 
-// loopEngine is the engine that paces and answers on one thread.
+// loopEngine is the engine whose threads each pace and answer: every one plays a
+// shard of the plan with a share of the workers.
 type loopEngine struct {
 	c        Config
 	routes   []route     // of each endpoint
 	requests []*template // likewise
 	sources  *turns
-	poll     *poller
+	polls    []*poller // one for each loop
 }
 
 func newLoopEngine(ctx context.Context, c Config) (Engine, error) {
@@ -61,9 +62,13 @@ func newLoopEngine(ctx context.Context, c Config) (Engine, error) {
 			return nil, fmt.Errorf("%d workers are more than there can be; give fewer workers, a lower rate or a shorter timeout", slots)
 		}
 	}
-	var err error
-	if e.poll, err = newPoller(); err != nil {
-		return nil, fmt.Errorf("engine %s: %w; choose engine %s", Loop, err, Goroutines)
+	for range c.loops() {
+		poll, err := newPoller()
+		if err != nil {
+			e.Close()
+			return nil, fmt.Errorf("engine %s: %w; choose engine %s", Loop, err, Goroutines)
+		}
+		e.polls = append(e.polls, poll)
 	}
 	return e, nil
 }
@@ -71,30 +76,38 @@ func newLoopEngine(ctx context.Context, c Config) (Engine, error) {
 // Run implements Engine.
 func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
 	tallies := newTallies(e.c)
-	l := newLoop(e, tallies)
-	l.start = e.c.startTime()
-	log := newIntervals(e.c, tallies, l.start)
+	loops := make([]*loop, len(e.polls))
+	for i := range loops {
+		loops[i] = newLoop(e, tallies, i)
+	}
+	start := e.c.startTime()
+	log := newIntervals(e.c, tallies, start)
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(woken)
-		l.cancelled.Store(true)
-		e.poll.wakeUp()
+		for _, l := range loops {
+			l.cancelled.Store(true)
+			l.poll.wakeUp()
+		}
 	})
-	var thread sync.WaitGroup
-	thread.Go(func() {
-		// The thread is changed by prompt and ends with this goroutine.
-		runtime.LockOSThread()
-		defer log.meter.enlist()()
-		prompt()
-		l.play()
-	})
-	thread.Wait()
+	var threads sync.WaitGroup
+	for _, l := range loops {
+		l.start = start
+		threads.Go(func() {
+			// The thread is changed by prompt and ends with this goroutine.
+			runtime.LockOSThread()
+			defer log.meter.enlist()()
+			prompt()
+			l.play()
+		})
+	}
+	threads.Wait()
 	last := time.Now()
 	if !stop() {
 		<-woken // or it might write to a descriptor that has been closed
 	}
 	err := log.close()
-	r := report(e.c, tallies, l.start, last, log.meter, ctx.Err() != nil)
+	r := report(e.c, tallies, start, last, log.meter, ctx.Err() != nil)
 	for i, route := range e.routes {
 		name := e.c.Endpoints[i].Name
 		endpoint := r.Load.Endpoints[name]
@@ -105,9 +118,13 @@ func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
 }
 
 // Close implements Engine.
-func (e *loopEngine) Close() { e.poll.close() }
+func (e *loopEngine) Close() {
+	for _, poll := range e.polls {
+		poll.close()
+	}
+}
 
-// loop plays a plan on one thread: it sends what falls due, reads what comes,
+// loop plays a plan, or a shard of one, on one thread: it sends what falls due, reads what comes,
 // and gives up what has run into its deadline, each as soon as the clock or the
 // kernel says so. Times are durations from the start.
 type loop struct {
@@ -134,16 +151,18 @@ type loop struct {
 	text      []byte // of the request that is being written
 }
 
-func newLoop(e *loopEngine, tallies []*tally) *loop {
+// newLoop makes the loop with that index among those of e.
+func newLoop(e *loopEngine, tallies []*tally, index int) *loop {
 	c := e.c
-	l := &loop{c: c, poll: e.poll, sources: e.sources, arrivals: c.arrivals(), lanes: make([]lane, len(tallies)), patience: forever}
+	c.Shard = c.Shard.Split(index, len(e.polls))
+	l := &loop{c: c, poll: e.polls[index], sources: e.sources, arrivals: c.arrivals(), lanes: make([]lane, len(tallies)), patience: forever}
 	if c.GracefulStop != nil {
 		l.patience = c.Duration + *c.GracefulStop
 	}
 	var end int32
 	for i, endpoint := range c.Endpoints {
 		from := end
-		end += int32(endpoint.Workers)
+		end += int32(part(endpoint.Workers, index, len(e.polls)))
 		l.lanes[i] = lane{
 			tally: tallies[i], route: e.routes[i], request: e.requests[i],
 			head: endpoint.Method == http.MethodHead, timeout: endpoint.Timeout,
@@ -153,6 +172,9 @@ func newLoop(e *loopEngine, tallies []*tally) *loop {
 	l.slots = make(slots, end)
 	return l
 }
+
+// part is how many of n workers loop i of m has.
+func part(n, i, m int) int { return (n + m - 1 - i) / m }
 
 func (l *loop) now() time.Duration { return time.Since(l.start) }
 

@@ -31,7 +31,7 @@ func loopAlone(t *testing.T, url, method string, with ...func(*Config)) *loop {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	l := newLoop(e.(*loopEngine), newTallies(c))
+	l := newLoop(e.(*loopEngine), newTallies(c), 0)
 	l.start = time.Now()
 	l.next.leaves = forever
 	t.Cleanup(l.hangUpIdle)
@@ -227,7 +227,7 @@ func TestTheLoopPlaysOverATimer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if poll := e.(*loopEngine).poll; poll.timer < 0 {
+	if poll := e.(*loopEngine).polls[0]; poll.timer < 0 {
 		if err := poll.useTimer(); err != nil {
 			t.Fatal(err)
 		}

@@ -54,8 +54,11 @@ func report(c Config, tallies []*tally, start, last time.Time, m *meter, stopped
 func requests(tallies []*tally) []Request {
 	var all []Request
 	for _, t := range tallies {
-		if t.requests != nil {
-			all = append(all, t.requests[:t.scheduled.Load()]...)
+		for _, r := range t.requests {
+			// Several loops that are stopped early leave out some between the last ones.
+			if r.Endpoint != "" {
+				all = append(all, r)
+			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Request) int { return cmp.Compare(a.Due, b.Due) })

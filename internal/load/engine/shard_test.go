@@ -112,6 +112,7 @@ var digestChanges = struct{ other, same map[string]func(*Config) }{
 		"Endpoints.Rows":    func(c *Config) { c.Endpoints[0].Rows = []Row{{URL: "/a"}} },
 	},
 	same: map[string]func(*Config){
+		"Loops":             func(c *Config) { c.Loops++ },
 		"Shard":             func(c *Config) { c.Shard.Index++ },
 		"StartAt":           func(c *Config) { c.StartAt = c.StartAt.Add(time.Hour) },
 		"Closed":            func(c *Config) { c.Closed = 1 }, // no shard has it

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,15 +31,15 @@ type tally struct {
 	planned    int     // of the shard
 	targetRate float64 // per second; the mean of a pattern
 
-	// Written by the pacer alone; atomic for whoever shows progress.
+	// Written by the pacers alone; atomic for whoever shows progress.
 	scheduled, started, dropped atomic.Int64
-	drops                       []result.DropSecond // the pacer's alone
 
 	// requests is nil unless records are kept. Its elements are written by the
 	// one goroutine that decides an arrival's fate.
 	requests []Request
 
 	mu       sync.Mutex
+	drops    []result.DropSecond // in the order of their seconds
 	ledger   ledger.Ledger
 	interval *timings // of the running second
 
@@ -81,16 +82,22 @@ func (t *tally) schedule(j job, taken bool) {
 	}
 }
 
-// dropAt counts a drop in its second. Arrivals come in due order.
+// dropAt counts a drop in its second. Those of one pacer come in due order, those
+// of several do not.
 func (t *tally) dropAt(due time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	second := int(due / time.Second)
-	last := len(t.drops) - 1
-	if last < 0 || t.drops[last].Second != second {
-		t.drops = append(t.drops, result.DropSecond{Second: second, FirstDueNS: int64(due)})
-		last++
+	at := len(t.drops)
+	for at > 0 && t.drops[at-1].Second >= second {
+		at--
 	}
-	t.drops[last].Dropped++
-	t.drops[last].LastDueNS = int64(due)
+	if at == len(t.drops) || t.drops[at].Second != second {
+		t.drops = slices.Insert(t.drops, at, result.DropSecond{Second: second, FirstDueNS: int64(due), LastDueNS: int64(due)})
+	}
+	d := &t.drops[at]
+	d.Dropped++
+	d.FirstDueNS, d.LastDueNS = min(d.FirstDueNS, int64(due)), max(d.LastDueNS, int64(due))
 }
 
 // finish counts what became of a started request. The response time is the sum of
