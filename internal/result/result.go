@@ -328,6 +328,7 @@ type Load struct {
 	Phase     string              `json:"phase"`
 	Seed      uint64              `json:"seed"`
 	Engine    string              `json:"engine,omitempty"` // which of the generator's engines played the plan
+	Loops     int                 `json:"loops,omitempty"`  // threads of the engine "loop"
 	Model     string              `json:"model,omitempty"`  // ModelOpen or ModelClosed; files without it are open
 	Validity  Validity            `json:"validity"`
 	Endpoints map[string]Endpoint `json:"endpoints"`

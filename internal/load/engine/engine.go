@@ -27,7 +27,7 @@ type Kind string
 const (
 	// Auto is Loop if that can play the plan, else Goroutines.
 	Auto Kind = "auto"
-	// Loop is an event loop on one thread: http on Linux only. The most precise
+	// Loop is event loops on a thread each: http on Linux only. The most precise
 	// and the leanest.
 	Loop Kind = "loop"
 	// Goroutines has a goroutine for each worker, and plays every plan.

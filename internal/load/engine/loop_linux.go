@@ -108,6 +108,7 @@ func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
 	}
 	err := log.close()
 	r := report(e.c, tallies, start, last, log.meter, ctx.Err() != nil)
+	r.Load.Loops = len(loops)
 	for i, route := range e.routes {
 		name := e.c.Endpoints[i].Name
 		endpoint := r.Load.Endpoints[name]
@@ -124,7 +125,8 @@ func (e *loopEngine) Close() {
 	}
 }
 
-// loop plays a plan, or a shard of one, on one thread: it sends what falls due, reads what comes,
+// loop plays a plan, or a shard of one, on one thread: it sends what falls due,
+// reads what comes,
 // and gives up what has run into its deadline, each as soon as the clock or the
 // kernel says so. Times are durations from the start.
 type loop struct {

@@ -32,7 +32,7 @@ type planKey struct {
 
 var planKeys = []planKey{
 	{name: flagDuration}, {name: flagCount}, {name: flagArrivals}, {name: "seed"}, {name: "warmup"}, {name: "start-at"},
-	{name: flagClosed}, {name: flagQuantum}, {name: "graceful-stop"}, {name: flagMaxLag}, {name: "engine"}, {name: "phase"},
+	{name: flagClosed}, {name: flagQuantum}, {name: "graceful-stop"}, {name: flagMaxLag}, {name: "engine"}, {name: "loops"}, {name: "phase"},
 	{name: flagInsecure}, {name: flagCACert, path: true}, {name: flagCert, path: true}, {name: flagKey, path: true},
 	{name: "server-name"}, {name: "connect-to", many: true}, {name: "resolve", many: true}, {name: "source", many: true},
 	{name: flagKeepAlive}, {name: flagMaxAge}, {name: flagMaxRequests},

@@ -42,7 +42,7 @@ func Groups() []cli.Group {
 	return []cli.Group{
 		{Title: "What is sent", Flags: []string{flagPlan, flagEndpoint, "method", "header", "body", "rows", "phase"}},
 		{Title: "When it is sent", Flags: []string{flagRate, flagDuration, flagCount, flagArrivals, "seed", "warmup", "start-at", flagClosed, flagQuantum}},
-		{Title: "How it is waited for", Flags: []string{"timeout", "workers", "graceful-stop", flagMaxLag, "engine"}},
+		{Title: "How it is waited for", Flags: []string{"timeout", "workers", "graceful-stop", flagMaxLag, "engine", "loops"}},
 		{Title: "Connections", Flags: []string{flagInsecure, flagCACert, flagCert, flagKey, "server-name", "connect-to", "resolve", "source", flagKeepAlive, flagMaxAge, flagMaxRequests}},
 	}
 }
@@ -136,6 +136,7 @@ func (f *Flags) addLoad() {
 	})
 	f.duration(&c.MaxLag, flagMaxLag, "a lag p99 above this `duration` makes the run invalid")
 	f.fs.StringVar((*string)(&c.Engine), "engine", string(engine.Auto), "`kind` of auto, loop (plain http on Linux) or goroutines")
+	f.number(&c.Loops, "loops", "`threads` of engine loop (default: one for every 20,000/s, as far as there are CPUs)")
 	f.fs.StringVar(&c.Phase, "phase", adminapi.PhaseLoad, "a `word` that is sent as "+adminapi.HeaderPhase)
 	threshold.AddFlag(f.fs, &f.thresholds)
 }
