@@ -112,10 +112,10 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 }
 
 // responses are the histograms that thresholds look at.
-func responses(r *engine.Report) map[string]*latency.Histogram {
-	all := make(map[string]*latency.Histogram, len(r.Timings))
+func responses(r *engine.Report) map[string]latency.Responses {
+	all := make(map[string]latency.Responses, len(r.Timings))
 	for name, t := range r.Timings {
-		all[name] = t.Response
+		all[name] = latency.Responses{All: t.Response, OK: t.OKResponse, Failed: t.FailedResponse}
 	}
 	return all
 }

@@ -62,7 +62,7 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	o.sharding.addFlags(fs, flags.Shard())
 	fs.StringVar(&o.json, "json", "", "write the result to this `file`")
 	fs.StringVar(&o.hlog, "hlog", "", "write the HdrHistogram interval log to this `file`")
-	fs.StringVar(&o.hgrm, "hgrm", "", "write the percentile distribution to this `file`, of {endpoint} in its name")
+	fs.StringVar(&o.hgrm, "hgrm", "", "write the percentile distribution to this `file`, of {endpoint} and {part} (all, ok, failed) in its name")
 	fs.StringVar(&o.perSecond, "per-second", "", "write a row for every second and endpoint to this CSV `file`")
 	fs.BoolVar(&o.quiet, "quiet", false, "show no progress on stderr")
 	fs.Func("metrics", "serve Prometheus metrics at this `address` while it runs; on loopback unless it has a host", func(s string) (err error) {

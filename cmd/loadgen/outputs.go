@@ -13,16 +13,49 @@ import (
 	"time"
 
 	"chokepoint/internal/load/engine"
+	"chokepoint/internal/load/latency"
 	"chokepoint/internal/load/ledger"
 	"chokepoint/internal/result"
 )
 
-// endpointMark stands for the endpoint's name in the name of an -hgrm file.
-const endpointMark = "{endpoint}"
+// endpointMark stands for the endpoint's name in the name of an -hgrm file, and
+// partMark for which responses are in it.
+const (
+	endpointMark = "{endpoint}"
+	partMark     = "{part}"
+)
 
-// distributionFile is the -hgrm file of an endpoint.
-func distributionFile(pattern, endpoint string) string {
-	return strings.ReplaceAll(pattern, endpointMark, endpoint)
+// distribution is what an -hgrm file is of.
+type distribution struct {
+	path, endpoint string
+	of             func(engine.Timings) *latency.Histogram
+}
+
+// distributions are the -hgrm files of the endpoints: those of all responses, and
+// where the pattern has the mark also those of each part.
+func distributions(pattern string, endpoints []string) []distribution {
+	if pattern == "" {
+		return nil
+	}
+	parts := []struct {
+		name string
+		of   func(engine.Timings) *latency.Histogram
+	}{
+		{"all", func(t engine.Timings) *latency.Histogram { return t.Response }},
+		{"ok", func(t engine.Timings) *latency.Histogram { return t.OKResponse }},
+		{"failed", func(t engine.Timings) *latency.Histogram { return t.FailedResponse }},
+	}
+	if !strings.Contains(pattern, partMark) {
+		parts = parts[:1]
+	}
+	var files []distribution
+	for _, endpoint := range endpoints {
+		for _, part := range parts {
+			path := strings.NewReplacer(endpointMark, endpoint, partMark, part.name).Replace(pattern)
+			files = append(files, distribution{path, endpoint, part.of})
+		}
+	}
+	return files
 }
 
 // outputFile is a file that a flag asks for.
@@ -31,10 +64,8 @@ type outputFile struct{ flag, path string }
 // outputFiles are the files that the run will write.
 func (o options) outputFiles() []outputFile {
 	files := []outputFile{{"json", o.json}, {"requests", o.requests}, {"hlog", o.hlog}, {"per-second", o.perSecond}}
-	if o.hgrm != "" {
-		for _, e := range o.plan.Endpoints {
-			files = append(files, outputFile{"hgrm", distributionFile(o.hgrm, e.Name)})
-		}
+	for _, d := range distributions(o.hgrm, endpointNames(o.plan)) {
+		files = append(files, outputFile{"hgrm", d.path})
 	}
 	return slices.DeleteFunc(files, func(f outputFile) bool { return f.path == "" })
 }
@@ -146,15 +177,13 @@ func (out *outputs) commitWithoutLog(r *engine.Report) error {
 			return err
 		}
 	}
-	if pattern := out.options.hgrm; pattern != "" {
-		for name, timings := range r.Timings {
-			var text bytes.Buffer
-			if err := timings.Response.WriteDistribution(&text); err != nil {
-				return err
-			}
-			if err := result.WriteFile(distributionFile(pattern, name), text.Bytes()); err != nil {
-				return err
-			}
+	for _, d := range distributions(out.options.hgrm, endpointNames(out.options.plan)) {
+		var text bytes.Buffer
+		if err := d.of(r.Timings[d.endpoint]).WriteDistribution(&text); err != nil {
+			return err
+		}
+		if err := result.WriteFile(d.path, text.Bytes()); err != nil {
+			return err
 		}
 	}
 	if path := out.options.requests; path != "" {

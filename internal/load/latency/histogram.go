@@ -34,6 +34,11 @@ type Histogram struct {
 	clamped  int64
 }
 
+// Responses are the response times of one endpoint: all, and its two parts.
+type Responses struct {
+	All, OK, Failed *Histogram
+}
+
 // New makes an empty histogram of about 270 kB.
 func New() *Histogram {
 	return &Histogram{counts: hdr.New(1, int64(Highest), digits), min: math.MaxInt64}

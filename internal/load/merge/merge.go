@@ -24,8 +24,8 @@ import (
 // Result is several results as one.
 type Result struct {
 	Load result.Load // Load.Merged says how it was put together
-	// Responses are the histograms of all response times, by endpoint.
-	Responses map[string]*latency.Histogram
+	// Responses are the histograms of the response times, by endpoint.
+	Responses map[string]latency.Responses
 }
 
 // Files merges the results at paths, each with its interval log beside it
@@ -67,7 +67,7 @@ func Files(paths []string, expected int) (Result, error) {
 type merger struct {
 	load      result.Load
 	plan      *result.Shard // what the inputs are shards of; nil if they are none
-	responses map[string]*latency.Histogram
+	responses map[string]latency.Responses
 }
 
 func (m *merger) incomplete(format string, args ...any) {
@@ -78,7 +78,7 @@ func (m *merger) merge(inputs []input) Result {
 	slices.SortStableFunc(inputs, func(a, b input) int { return a.load.StartedAt.Compare(b.load.StartedAt) })
 	rounds := arrange(inputs)
 	m.frame(inputs, rounds)
-	m.responses = map[string]*latency.Histogram{}
+	m.responses = map[string]latency.Responses{}
 	m.load.Endpoints = map[string]result.Endpoint{}
 	m.load.Drops = map[string][]int{}
 	for _, name := range names(inputs) {
@@ -184,7 +184,9 @@ func (m *merger) endpoint(name string, inputs []input, rounds []round) result.En
 	merged.Address = shared(inputs, name)
 	merged.ServerSeen = all(inputs, name, func(e result.Endpoint) *int { return e.ServerSeen })
 	merged.Unseen = all(inputs, name, func(e result.Endpoint) *int { return e.Unseen })
-	m.responses[name] = histograms[latency.Response]
+	m.responses[name] = latency.Responses{
+		All: histograms[latency.Response], OK: histograms[latency.OKResponse], Failed: histograms[latency.FailedResponse],
+	}
 	return merged
 }
 

@@ -136,7 +136,7 @@ func TestMergeIsLossless(t *testing.T) {
 		if diff := cmp.Diff(want, got.Load, closely); diff != "" {
 			t.Fatalf("the shards together are not the whole (-whole +merged):\n%s", diff)
 		}
-		if n := got.Responses["fast"].Count(); n != e.Response.Count {
+		if n := got.Responses["fast"].All.Count(); n != e.Response.Count {
 			t.Fatalf("%d responses, want %d", n, e.Response.Count)
 		}
 	}

@@ -5,6 +5,11 @@
 //	p(99.9)<=2s           of all endpoints together
 //	fast:failed<1%        failed / scheduled, dropped and interrupted included
 //	dropped==0
+//	fast{expected_response:true}:p(95)<200ms
+//	{ok}:p(95)<200ms      of the good answers alone, written short
+//
+// k6's tag expected_response is true where the status is under 400, which is what
+// ok means here; there is no other tag.
 //
 // It refuses the mean (k6's avg): a mean hides the slow answers that a threshold
 // is there to catch. It does not look at validity: an invalid run is judged before
@@ -36,7 +41,33 @@ const (
 // Measured is what a threshold looks at: one endpoint, or all together.
 type Measured struct {
 	Scheduled, OK, Dropped int
-	Response               *latency.Histogram
+	Response               *latency.Histogram // of the part that is selected
+}
+
+// part is which responses a threshold is about.
+type part string
+
+const (
+	allResponses    part = ""
+	okResponses     part = "ok"
+	failedResponses part = "failed"
+)
+
+// parts are the spellings of a part: k6's tag, and the outcome.
+var parts = map[string]part{
+	"": allResponses, "ok": okResponses, "failed": failedResponses,
+	"expected_response:true": okResponses, "expected_response:false": failedResponses,
+}
+
+// of is the histogram of the part.
+func (p part) of(r latency.Responses) *latency.Histogram {
+	switch p {
+	case okResponses:
+		return r.OK
+	case failedResponses:
+		return r.Failed
+	}
+	return r.All
 }
 
 // metric is a word of the grammar. Its value is false where nothing was measured.
@@ -87,37 +118,54 @@ func timing(of func(*latency.Histogram) time.Duration) metric {
 type Threshold struct {
 	text     string
 	endpoint string // empty for all together
+	part     part
 	metric   metric
 	operator string
 	limit    float64 // in the metric's unit
 }
 
-// syntax is [endpoint:]metric operator value. The operator's second character
+// syntax is [endpoint[{part}]:]metric operator value. The operator's second character
 // is taken where there is one.
-var syntax = regexp.MustCompile(`^(?:([A-Za-z0-9_-]+)\s*:)?\s*([a-z]+(?:\([^()]*\))?)\s*(<=|>=|==|!=|<|>)\s*(\S+)$`)
+var syntax = regexp.MustCompile(`^(?:([A-Za-z0-9_-]+)\s*(?:\{([^{}]+)\})?\s*:|\{([^{}]+)\}\s*:)?\s*([a-z]+(?:\([^()]*\))?)\s*(<=|>=|==|!=|<|>)\s*(\S+)$`)
 
 // Parse reads a threshold:
 //
-//	[endpoint:]metric operator value
+//	[endpoint[{part}]:]metric operator value
 //
+// A part is expected_response:true or ok, expected_response:false or failed, and
+// goes with response times only; the endpoint before it may be left out.
 // The metrics are p(N), med, min and max of response times (a duration; a plain
 // number is milliseconds, as in k6), failed (a share, 1% or 0.01), dropped and
 // count (whole numbers; count is of scheduled arrivals). The operators are <, <=,
 // >, >=, == and !=. The error is one line with the text and an example.
 func Parse(text string) (Threshold, error) {
-	parts := syntax.FindStringSubmatch(strings.TrimSpace(text))
-	if parts == nil {
-		return Threshold{}, fmt.Errorf("threshold %q: not [endpoint:]metric operator value; %s", text, example)
+	fields := syntax.FindStringSubmatch(strings.TrimSpace(text))
+	if fields == nil {
+		return Threshold{}, fmt.Errorf("threshold %q: not [endpoint[{part}]:]metric operator value; %s", text, example)
 	}
-	t := Threshold{text: strings.TrimSpace(text), endpoint: parts[1], operator: parts[3]}
+	t := Threshold{text: strings.TrimSpace(text), endpoint: fields[1], operator: fields[5]}
 	var err error
-	if t.metric, err = parseMetric(parts[2]); err == nil {
-		t.limit, err = parseLimit(parts[4], t.metric.unit)
+	if t.metric, err = parseMetric(fields[4]); err == nil {
+		t.limit, err = parseLimit(fields[6], t.metric.unit)
+	}
+	if err == nil {
+		t.part, err = parsePart(fields[2]+fields[3], t.metric)
 	}
 	if err != nil {
 		return Threshold{}, fmt.Errorf("threshold %q: %w; %s", text, err, example)
 	}
 	return t, nil
+}
+
+func parsePart(text string, m metric) (part, error) {
+	p, ok := parts[strings.ReplaceAll(text, " ", "")]
+	switch {
+	case !ok:
+		return "", fmt.Errorf("{%s} is no part of the responses: there are {ok} or {expected_response:true}, and {failed} or {expected_response:false}", text)
+	case p != allResponses && m.unit != unitMS:
+		return "", fmt.Errorf("{%s} goes with response times only: p(N), med, min and max", text)
+	}
+	return p, nil
 }
 
 func parseMetric(word string) (metric, error) {
@@ -204,9 +252,9 @@ func (t Threshold) Evaluate(m Measured) result.Threshold {
 	return r
 }
 
-// EvaluateAll holds a load to several thresholds. responses has the histogram of
+// EvaluateAll holds a load to several thresholds. responses has the histograms of
 // every endpoint; a threshold of an endpoint that is not in the load is not met.
-func EvaluateAll(thresholds []Threshold, endpoints map[string]result.Endpoint, responses map[string]*latency.Histogram) []result.Threshold {
+func EvaluateAll(thresholds []Threshold, endpoints map[string]result.Endpoint, responses map[string]latency.Responses) []result.Threshold {
 	var results []result.Threshold
 	for _, t := range thresholds {
 		m := Measured{Response: latency.New()}
@@ -215,7 +263,9 @@ func EvaluateAll(thresholds []Threshold, endpoints map[string]result.Endpoint, r
 				continue
 			}
 			m.Scheduled, m.OK, m.Dropped = m.Scheduled+e.Scheduled, m.OK+e.OK, m.Dropped+e.Dropped
-			m.Response.Merge(responses[name])
+			if of := t.part.of(responses[name]); of != nil {
+				m.Response.Merge(of)
+			}
 		}
 		results = append(results, t.Evaluate(m))
 	}

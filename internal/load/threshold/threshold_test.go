@@ -11,19 +11,33 @@ import (
 	"chokepoint/internal/result"
 )
 
-// load has 100 responses of fast, 1 to 100 ms, and one of slow, 2 s.
-func load() (map[string]result.Endpoint, map[string]*latency.Histogram) {
-	fast, slow := latency.New(), latency.New()
-	for i := range 100 {
-		fast.Record(time.Duration(i+1) * time.Millisecond)
+// load has 100 responses of fast, 1 to 100 ms, of which the last failed, and one
+// of slow, 2 s.
+func load() (map[string]result.Endpoint, map[string]latency.Responses) {
+	responses := func(ok, failed []time.Duration) latency.Responses {
+		r := latency.Responses{All: latency.New(), OK: latency.New(), Failed: latency.New()}
+		for _, d := range ok {
+			r.OK.Record(d)
+		}
+		for _, d := range failed {
+			r.Failed.Record(d)
+		}
+		r.All.Merge(r.OK)
+		r.All.Merge(r.Failed)
+		return r
 	}
-	slow.Record(2 * time.Second)
+	var ok []time.Duration
+	for i := range 99 {
+		ok = append(ok, time.Duration(i+1)*time.Millisecond)
+	}
 	return map[string]result.Endpoint{
 			"fast": {Scheduled: 100, OK: 99},
 			"slow": {Scheduled: 4, OK: 1, Dropped: 3},
 			"none": {},
-		}, map[string]*latency.Histogram{
-			"fast": fast, "slow": slow, "none": latency.New(),
+		}, map[string]latency.Responses{
+			"fast": responses(ok, []time.Duration{100 * time.Millisecond}),
+			"slow": responses([]time.Duration{2 * time.Second}, nil),
+			"none": responses(nil, nil),
 		}
 }
 
@@ -53,6 +67,11 @@ func TestEvaluate(t *testing.T) {
 		{"slow:dropped>3", unitCount, false},
 		{"count==104", unitCount, true},
 		{"fast:count>=100", unitCount, true},
+		{"fast{expected_response:true}:max==99ms", unitMS, true},
+		{"fast{expected_response: false} : min==100ms", unitMS, true},
+		{"fast{ok}:p(100)<=99ms", unitMS, true},
+		{"{ok}:max==2s", unitMS, true}, // all together
+		{"{failed}:max<=100ms", unitMS, true},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
 			threshold, err := Parse(tt.text)
@@ -70,7 +89,7 @@ func TestEvaluate(t *testing.T) {
 
 func TestWhatWasNotMeasuredIsNotMet(t *testing.T) {
 	endpoints, responses := load()
-	for _, text := range []string{"none:p(95)<200ms", "none:failed<1%", "none:max>=0"} {
+	for _, text := range []string{"none:p(95)<200ms", "none:failed<1%", "none:max>=0", "slow{failed}:p(95)<1h"} {
 		threshold, err := Parse(text)
 		if err != nil {
 			t.Fatal(err)
@@ -106,13 +125,17 @@ func TestEvaluateAllKeepsTheOrder(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"", "not [endpoint:]metric operator value"},
-		{"fast", "not [endpoint:]metric operator value"},
-		{"p(95)=200ms", "not [endpoint:]metric operator value"},
-		{"p(95)<", "not [endpoint:]metric operator value"},
-		{"p(95)<200 ms", "not [endpoint:]metric operator value"},
-		{"a b:p(95)<200ms", "not [endpoint:]metric operator value"},
-		{"p(95)<200ms\np(99)<1s", "not [endpoint:]metric operator value"},
+		{"", "not [endpoint[{part}]:]metric operator value"},
+		{"fast", "not [endpoint[{part}]:]metric operator value"},
+		{"p(95)=200ms", "not [endpoint[{part}]:]metric operator value"},
+		{"p(95)<", "not [endpoint[{part}]:]metric operator value"},
+		{"p(95)<200 ms", "not [endpoint[{part}]:]metric operator value"},
+		{"a b:p(95)<200ms", "not [endpoint[{part}]:]metric operator value"},
+		{"p(95)<200ms\np(99)<1s", "not [endpoint[{part}]:]metric operator value"},
+		{":p(95)<200ms", "not [endpoint[{part}]:]metric operator value"},
+		{"fast{}:p(95)<200ms", "not [endpoint[{part}]:]metric operator value"},
+		{"fast{status:200}:p(95)<200ms", "{status:200} is no part of the responses: there are {ok} or {expected_response:true}"},
+		{"{ok}:failed<1%", "{ok} goes with response times only"},
 		{"avg<200ms", "a mean hides the slow answers; take med or a percentile"},
 		{"rate<1%", `unknown metric "rate": there are p(N), med, min, max, failed, dropped and count`},
 		{"p<1s", `unknown metric "p"`},
@@ -137,7 +160,7 @@ func TestParseErrors(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"fast:p(95)<200ms", "failed<1%", "dropped==0", "p(1e-9)>1e300", "a:b:c", "p(()<1", "med!=1h"} {
+	for _, seed := range []string{"fast:p(95)<200ms", "failed<1%", "dropped==0", "p(1e-9)>1e300", "a:b:c", "p(()<1", "med!=1h", "fast{expected_response:true}:p(95)<1s", "{ok}:max<1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
