@@ -44,6 +44,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 			return report(args[1:], stdout, stderr)
 		case "diff":
 			return diff(args[1:], stdout, stderr)
+		case "plan":
+			return showPlan(args[1:], stdout, stderr)
 		}
 	}
 	o, err := parse(args, stdout)

@@ -54,45 +54,64 @@ func groups() []cli.Group {
 	)
 }
 
-// parse reads the command line and refuses a plan that cannot be had.
-func parse(args []string, stdout io.Writer) (options, error) {
-	var o options
-	fs := flag.NewFlagSet("loadgen", flag.ContinueOnError)
-	flags := plan.Register(fs)
-	o.sharding.addFlags(fs, flags.Shard())
-	fs.StringVar(&o.json, "json", "", "write the result to this `file`")
-	fs.StringVar(&o.hlog, "hlog", "", "write the HdrHistogram interval log to this `file`")
-	fs.StringVar(&o.hgrm, "hgrm", "", "write the percentile distribution to this `file`, of {endpoint} and {part} (all, ok, failed) in its name")
-	fs.StringVar(&o.perSecond, "per-second", "", "write a row for every second and endpoint to this CSV `file`")
-	fs.BoolVar(&o.quiet, "quiet", false, "show no progress on stderr")
-	fs.Func("metrics", "serve Prometheus metrics at this `address` while it runs; on loopback unless it has a host", func(s string) (err error) {
+// commandLine is the flags of a run, before and after they are parsed.
+type commandLine struct {
+	fs      *flag.FlagSet
+	plan    *plan.Flags
+	options options
+}
+
+func newCommandLine(name string) *commandLine {
+	c := &commandLine{fs: flag.NewFlagSet(name, flag.ContinueOnError)}
+	c.plan = plan.Register(c.fs)
+	o := &c.options
+	o.sharding.addFlags(c.fs, c.plan.Shard())
+	c.fs.StringVar(&o.json, "json", "", "write the result to this `file`")
+	c.fs.StringVar(&o.hlog, "hlog", "", "write the HdrHistogram interval log to this `file`")
+	c.fs.StringVar(&o.hgrm, "hgrm", "", "write the percentile distribution to this `file`, of {endpoint} and {part} (all, ok, failed) in its name")
+	c.fs.StringVar(&o.perSecond, "per-second", "", "write a row for every second and endpoint to this CSV `file`")
+	c.fs.BoolVar(&o.quiet, "quiet", false, "show no progress on stderr")
+	c.fs.StringVar(&o.requests, "requests", "", "write a row for every arrival to this CSV `file`")
+	c.fs.Func("metrics", "serve Prometheus metrics at this `address` while it runs; on loopback unless it has a host", func(s string) (err error) {
 		o.metrics, err = metrics.ParseAddress(s)
 		return err
 	})
-	fs.DurationVar(&o.linger, "metrics-linger", 0, "wait so long after the run for a last scrape of -metrics")
-	fs.StringVar(&o.requests, "requests", "", "write a row for every arrival to this CSV `file`")
-	if err := cli.ParseGrouped(fs, args, synopsis, groups(), stdout); err != nil {
-		return o, err
+	c.fs.DurationVar(&o.linger, "metrics-linger", 0, "wait this `duration` after the run for a last scrape of -metrics")
+	return c
+}
+
+// parse reads the command line and refuses a plan that cannot be had.
+func parse(args []string, stdout io.Writer) (options, error) {
+	c := newCommandLine("loadgen")
+	if err := cli.ParseGrouped(c.fs, args, synopsis, groups(), stdout); err != nil {
+		return options{}, err
 	}
-	p, err := flags.Plan(fs.Args())
+	o, _, err := c.settle(c.fs.Args())
+	return o, err
+}
+
+// settle makes the plan of the flags, which must be parsed, and of urls.
+func (c *commandLine) settle(urls []string) (options, plan.Plan, error) {
+	o := c.options
+	p, err := c.plan.Plan(urls)
 	if err != nil {
-		return o, err
+		return o, p, err
 	}
 	switch {
 	case o.linger < 0:
-		return o, fmt.Errorf("-metrics-linger %v is negative; 0 waits for no scrape", o.linger)
+		return o, p, fmt.Errorf("-metrics-linger %v is negative; 0 waits for no scrape", o.linger)
 	case o.linger > 0 && o.metrics == "":
-		return o, errors.New("-metrics-linger waits for a scrape of -metrics, which is not given; give -metrics :9464")
+		return o, p, errors.New("-metrics-linger waits for a scrape of -metrics, which is not given; give -metrics :9464")
 	}
+	p.Config.KeepRequests = o.requests != ""
 	o.plan, o.thresholds = p.Config, p.Thresholds
-	o.plan.KeepRequests = o.requests != ""
 	if n := len(o.plan.Endpoints); o.hgrm != "" && n > 1 && !strings.Contains(o.hgrm, endpointMark) {
-		return o, fmt.Errorf("-hgrm %q: %d endpoints cannot go into one file; put %s into its name", o.hgrm, n, endpointMark)
+		return o, p, fmt.Errorf("-hgrm %q: %d endpoints cannot go into one file; put %s into its name", o.hgrm, n, endpointMark)
 	}
 	if err := o.checkSharding(); err != nil {
-		return o, err
+		return o, p, err
 	}
-	return o, o.checkOutputs()
+	return o, p, o.checkOutputs()
 }
 
 // checkOutputs refuses two outputs in one file.
