@@ -339,6 +339,8 @@ type Load struct {
 	// were dropped, with the due times of the first and the last of each. The due
 	// time of every single one is in requests.csv.
 	DropTimes map[string][]DropSecond `json:"drop_times,omitempty"`
+	// Warmup is the load before the window; nil if there was none.
+	Warmup *Warmup `json:"warmup,omitempty"`
 	// Thresholds are the conditions that the run was held to, with what it reached.
 	Thresholds []Threshold `json:"thresholds,omitempty"`
 	// Generator is what the load generator's own process used.
@@ -397,6 +399,27 @@ type Saturation struct {
 	GCPauseMS    float64 `json:"gc_pause_ms"`
 	GCPauseMaxMS float64 `json:"gc_pause_max_ms"`
 	GCCPUPercent float64 `json:"gc_cpu_percent"`
+}
+
+// Warmup is the load before due time 0. It is in no other figure of a Load.
+type Warmup struct {
+	Seconds   float64                   `json:"seconds"`
+	Endpoints map[string]WarmupEndpoint `json:"endpoints"`
+}
+
+// WarmupEndpoint is what became of an endpoint's warm-up:
+//
+//	scheduled = started + dropped
+//	started   = ok + failed
+type WarmupEndpoint struct {
+	Scheduled int `json:"scheduled"`
+	Started   int `json:"started"`
+	Dropped   int `json:"dropped"`
+	OK        int `json:"ok"`
+	Failed    int `json:"failed"`
+	// Overhang is how many of the requests were still in flight at due time 0. They
+	// had workers of their own.
+	Overhang int `json:"overhang"`
 }
 
 // Merged is how several results became one.

@@ -163,6 +163,19 @@ func (c *concat) Next() (time.Duration, bool) {
 	return 0, false
 }
 
+type shifted struct {
+	sequence Sequence
+	by       time.Duration
+}
+
+// Shift is s with every due time moved by that much, which may be negative.
+func Shift(s Sequence, by time.Duration) Sequence { return &shifted{s, by} }
+
+func (s *shifted) Next() (time.Duration, bool) {
+	due, ok := s.sequence.Next()
+	return due + s.by, ok
+}
+
 // Arrival is an arrival of several sequences that are played at once.
 type Arrival struct {
 	Due time.Duration

@@ -99,6 +99,9 @@ func (c *Course) Length() time.Duration { return c.length }
 // Count implements Pattern; every endpoint has the same.
 func (c *Course) Count(string) int { return c.count }
 
+// Initial implements Pattern; every endpoint has the same.
+func (c *Course) Initial(string) rate.Rate { return c.legs[0].From }
+
 // Most implements Pattern: what the highest rate brings, and no more than all.
 func (c *Course) Most(_ string, stretch time.Duration) int {
 	var peak rate.Rate

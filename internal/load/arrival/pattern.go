@@ -20,6 +20,8 @@ type Pattern interface {
 	Sequence(endpoint string) Sequence
 	// Count is how many there are.
 	Count(endpoint string) int
+	// Initial is the rate that the pattern begins with.
+	Initial(endpoint string) rate.Rate
 	// Most bounds how many fall into any stretch of time of that length.
 	Most(endpoint string, stretch time.Duration) int
 	// Identify writes what tells the pattern from every other one, for a digest.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"chokepoint/internal/rate"
 	"chokepoint/internal/result"
 )
 
@@ -183,6 +184,17 @@ func (r *Recording) Length() time.Duration { return r.length }
 
 // Count implements Pattern.
 func (r *Recording) Count(endpoint string) int { return len(r.of(endpoint)) }
+
+// initialStretch is the beginning of a recording whose mean is its initial rate.
+const initialStretch = 10 * time.Second
+
+// Initial implements Pattern: the mean of the first ten seconds, or of all if that
+// is less.
+func (r *Recording) Initial(endpoint string) rate.Rate {
+	stretch := min(initialStretch, r.length)
+	first, _ := slices.BinarySearch(r.of(endpoint), stretch)
+	return rate.Rate(float64(first) / stretch.Seconds())
+}
 
 // Most implements Pattern, exactly.
 func (r *Recording) Most(endpoint string, stretch time.Duration) int {

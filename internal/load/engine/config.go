@@ -201,8 +201,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("the %s arrivals last %v, and the duration is %v; make them the same", c.Arrivals, c.Pattern.Length(), c.Duration)
 	case c.Pattern == nil && c.Arrivals != Constant && c.Arrivals != Poisson:
 		return fmt.Errorf("arrivals %q: choose %s or %s", c.Arrivals, Constant, Poisson)
-	case c.Warmup < 0 || c.Warmup > maxDuration:
-		return fmt.Errorf("a warm-up of %v must be between 0 and %v", c.Warmup, maxDuration)
 	case c.GracefulStop != nil && *c.GracefulStop < 0:
 		return fmt.Errorf("graceful stop %v is negative; leave it out to wait for every answer", *c.GracefulStop)
 	case c.MaxLag < 0:
@@ -230,6 +228,9 @@ func (c Config) Validate() error {
 	if err := c.validateClosed(); err != nil {
 		return err
 	}
+	if err := c.validateWarmup(); err != nil {
+		return err
+	}
 	if err := c.validateShard(); err != nil {
 		return err
 	}
@@ -245,21 +246,6 @@ func (c Config) Validate() error {
 			return fmt.Errorf("two endpoints are named %q; give each its own name", e.Name)
 		}
 		names[e.Name] = true
-	}
-	return nil
-}
-
-// validateClosed says what a closed model cannot be combined with.
-func (c Config) validateClosed() error {
-	switch {
-	case c.Closed < 0:
-		return fmt.Errorf("a closed model with %d workers; give one or more", c.Closed)
-	case c.Closed == 0:
-		return nil
-	case c.Pattern != nil || c.Arrivals != Constant:
-		return fmt.Errorf("%s arrivals are of the open model; a closed model has none", c.Arrivals)
-	case c.Quantum > 0:
-		return fmt.Errorf("a quantum of %v is of the open model; a closed model has no due times", c.Quantum)
 	}
 	return nil
 }
@@ -356,14 +342,18 @@ func (c Config) sequence(i int) arrival.Sequence {
 	return arrival.Constant(c.Endpoints[i].Rate, c.Duration)
 }
 
-// arrivals are the shard's arrivals of all endpoints, from their start.
-func (c Config) arrivals() *arrival.Merged {
+// sequences make the arrival sequences of all endpoints, from their start; a closed
+// model has none.
+func (c Config) sequences() []arrival.Sequence {
 	sequences := make([]arrival.Sequence, len(c.Endpoints))
 	for i := range sequences {
 		sequences[i] = c.sequence(i)
 	}
-	return arrival.Merge(c.Shard, sequences...)
+	return sequences
 }
+
+// arrivals are the shard's arrivals of all endpoints, from their start.
+func (c Config) arrivals() *arrival.Merged { return arrival.Merge(c.Shard, c.sequences()...) }
 
 // planned is how many arrivals of endpoint i the shard has in the window.
 func (c Config) planned(i int) int { return c.Shard.Count(c.wholePlan(i)) }
@@ -440,5 +430,8 @@ func (c Config) sendAt(due time.Duration) time.Duration {
 	if c.Quantum == 0 {
 		return due
 	}
-	return (due + c.Quantum - 1) / c.Quantum * c.Quantum
+	if due > 0 {
+		due += c.Quantum - 1 // a division rounds towards 0
+	}
+	return due / c.Quantum * c.Quantum
 }

@@ -11,7 +11,7 @@ type job struct {
 	due   time.Duration
 }
 
-// crew is the workers of one endpoint, each known by the channel that it takes
+// crew is the workers of one stream, each known by the channel that it takes
 // its jobs from. The worker that came free last is used first, so that as few
 // connections as possible are kept busy.
 type crew struct {
@@ -59,7 +59,7 @@ func (c *crew) dismiss() {
 	}
 }
 
-// work is the life of one worker.
+// work is the life of one worker of an open model.
 func work(c *crew, w int, client Client, t *tally, start time.Time, timeout time.Duration) {
 	for j := range c.all[w] {
 		due := start.Add(j.due)

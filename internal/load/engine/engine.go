@@ -92,7 +92,7 @@ func (c Config) startTime() time.Time {
 	now := time.Now()
 	if c.StartAt.IsZero() {
 		// A moment's notice, so that the first arrival is not late already.
-		return now.Add(notice)
+		return now.Add(notice + c.Warmup)
 	}
 	// Carry the wall-clock moment over to the monotonic clock.
 	return now.Add(c.StartAt.Sub(now))

@@ -36,7 +36,7 @@ func newFake(service func(endpoint, index int) time.Duration) *fake {
 	return &fake{service: service, interrupt: make(chan struct{})}
 }
 
-func (f *fake) NewClient(endpoint int) Client {
+func (f *fake) NewClient(endpoint int, _ bool) Client {
 	return func(index int, deadline time.Time) Exchange {
 		x := Exchange{Began: time.Now()}
 		f.mu.Lock()
@@ -392,7 +392,7 @@ func TestABrokenLogDoesNotSpoilTheRun(t *testing.T) {
 // refusing is a Sender whose every request ends with the same answer at once.
 type refusing struct{ answer ledger.Answer }
 
-func (r refusing) NewClient(int) Client {
+func (r refusing) NewClient(int, bool) Client {
 	return func(int, time.Time) Exchange {
 		now := time.Now()
 		return Exchange{Began: now, Done: now, Answer: r.answer}

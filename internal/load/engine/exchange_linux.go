@@ -25,17 +25,29 @@ const maxRetired = 4
 func (l *loop) begin(of int32, j job) {
 	lane := &l.lanes[of]
 	began := l.now()
-	l.retire(lane, began)
-	i := l.slots.take(lane, l.aged(lane.idle.first, began))
+	i := l.take(lane, began)
 	lane.tally.schedule(j, i != none)
-	if i == none {
-		return
+	if i != none {
+		l.launch(i, of, j, began)
 	}
+}
+
+// take is a free slot of the lane, or none.
+func (l *loop) take(lane *lane, now time.Duration) int32 {
+	l.retire(lane, now)
+	return l.slots.take(lane, l.aged(lane.idle.first, now))
+}
+
+// launch lets slot i send a request.
+func (l *loop) launch(i, of int32, j job, began time.Duration) {
+	lane := &l.lanes[of]
 	s := &l.slots[i]
 	s.lane, s.index, s.due, s.began, s.written = of, j.index, j.due, began, 0
 	s.reader.Reset(lane.head)
 	l.slots.pushLast(&lane.busy, i)
-	l.busy++
+	if !lane.warmUp {
+		l.busy++
+	}
 	switch {
 	case began > j.due+lane.timeout:
 		l.finish(i, began, ledger.Answer{Outcome: ledger.Timeout, Cause: CauseUnsent}, false)
@@ -53,7 +65,10 @@ func (l *loop) finish(i int32, ended time.Duration, answer ledger.Answer, keep b
 	s := &l.slots[i]
 	lane := &l.lanes[s.lane]
 	l.slots.remove(&lane.busy, i)
-	l.busy--
+	lane.free++
+	if !lane.warmUp {
+		l.busy--
+	}
 	s.ended = ended
 	if keep && !l.c.Connections.spent(ended-s.opened, int(s.carried)) {
 		s.phase = idle

@@ -47,8 +47,8 @@ type Client func(index int, deadline time.Time) Exchange
 // Sender is what the workers send through.
 type Sender interface {
 	// NewClient makes the client of one worker of the endpoint with that index in
-	// the Config. All are made before the load starts.
-	NewClient(endpoint int) Client
+	// the Config, for its warm-up or its load. All are made before either starts.
+	NewClient(endpoint int, warmUp bool) Client
 	// Interrupt ends every request in flight, and every later one, at once and as
 	// ledger.Interrupted.
 	Interrupt()
@@ -61,21 +61,29 @@ type wait func(ctx context.Context, until time.Time) bool
 // called on the pacer's goroutine.
 func run(ctx context.Context, c Config, sender Sender, prepare func() wait) (*Report, error) {
 	tallies := newTallies(c)
-	crews := make([]*crew, len(c.Endpoints))
-	for i, e := range c.Endpoints {
-		crews[i] = newCrew(e.Workers)
-	}
-	var ready, finished sync.WaitGroup
+	streams := newStreams(c, tallies)
+	crews := make([]*crew, len(streams))
+	var ready, warmUp, load sync.WaitGroup
 	var start time.Time
 	started := make(chan struct{})
-	for i, crew := range crews {
-		for w := range crew.all {
-			client := sender.NewClient(i)
+	for i, s := range streams {
+		e := c.Endpoints[s.endpoint]
+		crews[i] = newCrew(e.Workers)
+		finished := &load
+		if s.warmUp {
+			finished = &warmUp
+		}
+		for w := range e.Workers {
+			client := sender.NewClient(s.endpoint, s.warmUp)
 			ready.Add(1)
 			finished.Go(func() {
 				ready.Done()
 				<-started
-				work(crew, w, client, tallies[i], start, c.Endpoints[i].Timeout)
+				if c.Closed > 0 {
+					workClosed(ctx, s, client, start, e.Timeout)
+					return
+				}
+				work(crews[i], w, client, s.tally, start, e.Timeout)
 			})
 		}
 	}
@@ -83,20 +91,27 @@ func run(ctx context.Context, c Config, sender Sender, prepare func() wait) (*Re
 	start = c.startTime()
 	close(started)
 	log := newIntervals(c, tallies, start)
-	pace(ctx, c, crews, tallies, start, log.meter, prepare)
+	if c.Closed == 0 {
+		pace(ctx, c, crews, streams, start, log.meter, prepare)
+	}
 	for _, crew := range crews {
 		crew.dismiss()
 	}
-	stopped := drain(ctx, c, sender, &finished, start)
+	stopped := drain(ctx, c, sender, &load, start)
 	last := time.Now()
+	// Nothing but the warm-up can be in flight now, and nobody waits for it.
+	sender.Interrupt()
+	warmUp.Wait()
 	err := log.close()
-	return report(c, tallies, start, last, log.meter, stopped), err
+	r := report(c, tallies, start, last, log.meter, stopped)
+	reportWarmUp(c, streams, &r.Load)
+	return r, err
 }
 
 // pace schedules every arrival at its due time until they are over or ctx has
 // ended.
-func pace(ctx context.Context, c Config, crews []*crew, tallies []*tally, start time.Time, m *meter, prepare func() wait) {
-	arrivals := c.arrivals()
+func pace(ctx context.Context, c Config, crews []*crew, streams []stream, start time.Time, m *meter, prepare func() wait) {
+	arrivals := c.played()
 	var cancelled atomic.Bool
 	defer context.AfterFunc(ctx, func() { cancelled.Store(true) })()
 
@@ -106,7 +121,7 @@ func pace(ctx context.Context, c Config, crews []*crew, tallies []*tally, start 
 		runtime.LockOSThread()
 		defer m.enlist()()
 		waitUntil := prepare()
-		// Before the start every arrival is waited for, also the first, due at 0.
+		// Before the start every arrival is waited for, also the first.
 		now := time.Duration(math.MinInt64)
 		for {
 			next, ok := arrivals.Next()
@@ -125,7 +140,7 @@ func pace(ctx context.Context, c Config, crews []*crew, tallies []*tally, start 
 				return
 			}
 			j := job{index: next.Index, due: next.Due}
-			tallies[next.From].schedule(j, crews[next.From].offer(j))
+			streams[next.From].tally.schedule(j, crews[next.From].offer(j))
 		}
 	})
 	pacer.Wait()

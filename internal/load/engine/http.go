@@ -70,8 +70,9 @@ type endpointTarget struct {
 	name    string
 	address string
 	tls     *tls.Config // nil for http
+	head    bool        // the method is HEAD
 	request *template
-	head    bool // the method is HEAD
+	warmUp  *template // of the same requests
 
 	mu   sync.Mutex
 	idle []*connection
@@ -156,14 +157,20 @@ func NewHTTP(c Config) (*HTTP, error) {
 		if t.request, err = newTemplate(c, i, u); err != nil {
 			return nil, err
 		}
+		t.warmUp = t.request.warmUp(e.Name)
 		h.targets = append(h.targets, t)
 	}
 	return h, nil
 }
 
 // NewClient implements Sender.
-func (h *HTTP) NewClient(endpoint int) Client {
-	return (&client{http: h, target: h.targets[endpoint]}).do
+func (h *HTTP) NewClient(endpoint int, warmUp bool) Client {
+	t := h.targets[endpoint]
+	c := &client{http: h, target: t, request: t.request}
+	if warmUp {
+		c.request = t.warmUp
+	}
+	return c.do
 }
 
 // Interrupt implements Sender.
@@ -184,6 +191,7 @@ func (h *HTTP) Close() { h.Interrupt() }
 type client struct {
 	http     *HTTP
 	target   *endpointTarget
+	request  *template
 	response fasthttp.Response
 	// halfSent says that the last request was answered before it had been written.
 	halfSent bool
@@ -253,7 +261,7 @@ func (c *client) roundTrip(conn *connection, index int, deadline time.Time) erro
 	c.halfSent = false
 	c.response.SkipBody = c.target.head
 	buffer := c.http.texts.Get().(*[]byte)
-	text, rest := c.target.request.render((*buffer)[:0], index)
+	text, rest := c.request.render((*buffer)[:0], index)
 	*buffer = text
 	if len(rest) > 0 {
 		defer c.http.texts.Put(buffer)

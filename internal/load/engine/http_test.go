@@ -25,7 +25,7 @@ func sender(t *testing.T, url, method string, with ...func(*Config)) (*HTTP, Cli
 		t.Fatal(err)
 	}
 	t.Cleanup(h.Close)
-	return h, h.NewClient(0)
+	return h, h.NewClient(0, false)
 }
 
 func TestAKeepAliveConnectionThatTheServerClosed(t *testing.T) {

@@ -58,7 +58,7 @@ func newLoopEngine(ctx context.Context, c Config) (Engine, error) {
 			return nil, err
 		}
 		e.requests = append(e.requests, request)
-		if slots += endpoint.Workers; slots > math.MaxInt32 {
+		if slots += c.slots(endpoint); slots > math.MaxInt32 {
 			return nil, fmt.Errorf("%d workers are more than there can be; give fewer workers, a lower rate or a shorter timeout", slots)
 		}
 	}
@@ -76,9 +76,10 @@ func newLoopEngine(ctx context.Context, c Config) (Engine, error) {
 // Run implements Engine.
 func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
 	tallies := newTallies(e.c)
+	streams := newStreams(e.c, tallies)
 	loops := make([]*loop, len(e.polls))
 	for i := range loops {
-		loops[i] = newLoop(e, tallies, i)
+		loops[i] = newLoop(e, streams, i)
 	}
 	start := e.c.startTime()
 	log := newIntervals(e.c, tallies, start)
@@ -109,6 +110,7 @@ func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
 	err := log.close()
 	r := report(e.c, tallies, start, last, log.meter, ctx.Err() != nil)
 	r.Load.Loops = len(loops)
+	reportWarmUp(e.c, streams, &r.Load)
 	for i, route := range e.routes {
 		name := e.c.Endpoints[i].Name
 		endpoint := r.Load.Endpoints[name]
@@ -134,7 +136,7 @@ type loop struct {
 	start    time.Time
 	lanes    []lane
 	slots    slots
-	busy     int // slots with a request
+	busy     int // slots with a request of the load
 	poll     *poller
 	sources  *turns
 	arrivals *arrival.Merged
@@ -154,21 +156,33 @@ type loop struct {
 }
 
 // newLoop makes the loop with that index among those of e.
-func newLoop(e *loopEngine, tallies []*tally, index int) *loop {
+func newLoop(e *loopEngine, streams []stream, index int) *loop {
 	c := e.c
 	c.Shard = c.Shard.Split(index, len(e.polls))
-	l := &loop{c: c, poll: e.polls[index], sources: e.sources, arrivals: c.arrivals(), lanes: make([]lane, len(tallies)), patience: forever}
+	l := &loop{c: c, poll: e.polls[index], sources: e.sources, lanes: make([]lane, len(streams)), patience: forever}
+	if c.Closed == 0 {
+		l.arrivals = c.played()
+	}
 	if c.GracefulStop != nil {
 		l.patience = c.Duration + *c.GracefulStop
 	}
-	var end int32
+	end := 0
+	pools := make([]*pool, len(c.Endpoints))
 	for i, endpoint := range c.Endpoints {
-		from := end
-		end += int32(part(endpoint.Workers, index, len(e.polls)))
+		pools[i] = &pool{route: e.routes[i], idle: newList(), vacant: newList(), fresh: int32(end)}
+		endpoint.Workers = part(endpoint.Workers, index, len(e.polls))
+		end += c.slots(endpoint)
+	}
+	for i, s := range streams {
+		endpoint := c.Endpoints[s.endpoint]
+		request := e.requests[s.endpoint]
+		if s.warmUp {
+			request = request.warmUp(endpoint.Name)
+		}
 		l.lanes[i] = lane{
-			tally: tallies[i], route: e.routes[i], request: e.requests[i],
+			stream: s, pool: pools[s.endpoint], request: request,
 			head: endpoint.Method == http.MethodHead, timeout: endpoint.Timeout,
-			busy: newList(), idle: newList(), vacant: newList(), fresh: from, end: end,
+			free: part(endpoint.Workers, index, len(e.polls)), busy: newList(),
 		}
 	}
 	l.slots = make(slots, end)
@@ -190,7 +204,17 @@ func (l *loop) play() {
 		}
 		l.turn(l.idleTime())
 	}
+	l.interrupt(l.now()) // the rest of a warm-up, which nobody waits for
 	l.hangUpIdle()
+}
+
+// interrupt ends every request in flight.
+func (l *loop) interrupt(now time.Duration) {
+	for i := range l.lanes {
+		for l.lanes[i].busy.first != none {
+			l.finish(l.lanes[i].busy.first, now, ledger.Answer{Outcome: ledger.Interrupted}, false)
+		}
+	}
 }
 
 // hangUpIdle closes the connections without a request.
@@ -216,6 +240,10 @@ func (l *loop) turn(timeout time.Duration) {
 
 // draw fetches the next arrival.
 func (l *loop) draw() {
+	if l.arrivals == nil {
+		l.next.leaves = l.lanes[len(l.lanes)-1].from // of a closed model, the first
+		return
+	}
 	next, ok := l.arrivals.Next()
 	l.next.Arrival, l.next.leaves = next, l.c.sendAt(next.Due)
 	if !ok {
@@ -225,12 +253,45 @@ func (l *loop) draw() {
 
 // dispatch sends what has fallen due, in due order.
 func (l *loop) dispatch() {
+	if l.arrivals == nil {
+		l.refill()
+		return
+	}
 	for range maxBurst {
 		if l.next.leaves > l.now() {
 			return
 		}
 		l.begin(int32(l.next.From), job{index: l.next.Index, due: l.next.Due})
 		l.draw()
+	}
+}
+
+// refill lets every free worker of a closed model send its next request.
+func (l *loop) refill() {
+	if l.next.leaves == forever {
+		return
+	}
+	now := l.now()
+	l.next.leaves = forever
+	sent := 0
+	for i := range l.lanes {
+		lane := &l.lanes[i]
+		for lane.free > 0 && lane.from <= now && now < lane.until && sent < maxBurst {
+			slot := l.take(lane, now)
+			l.launch(slot, int32(i), job{index: lane.tally.next(), due: now}, now)
+			sent++
+			now = l.now()
+		}
+		switch {
+		case now < lane.from:
+			l.next.leaves = min(l.next.leaves, lane.from)
+		case now < lane.until:
+			// Until then a worker may become free: that is an event, or a deadline.
+			l.next.leaves = min(l.next.leaves, lane.until)
+			if lane.free > 0 {
+				l.next.leaves = now
+			}
+		}
 	}
 }
 
@@ -273,8 +334,8 @@ func (l *loop) expire() {
 			}
 			l.finish(first, now, ledger.Answer{Outcome: ledger.Timeout, Cause: cause}, false)
 		}
-		for l.next.leaves == forever && now >= l.patience && lane.busy.first != none {
-			l.finish(lane.busy.first, now, ledger.Answer{Outcome: ledger.Interrupted}, false)
-		}
+	}
+	if l.next.leaves == forever && now >= l.patience {
+		l.interrupt(now)
 	}
 }

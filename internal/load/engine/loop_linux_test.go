@@ -31,7 +31,7 @@ func loopAlone(t *testing.T, url, method string, with ...func(*Config)) *loop {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	l := newLoop(e.(*loopEngine), newTallies(c), 0)
+	l := newLoop(e.(*loopEngine), newStreams(c, newTallies(c)), 0)
 	l.start = time.Now()
 	l.next.leaves = forever
 	t.Cleanup(l.hangUpIdle)

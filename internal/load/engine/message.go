@@ -44,9 +44,9 @@ const maxJoined = 16 << 10
 // template is what the requests of an endpoint have in common. Rows aside they
 // differ in their id alone.
 type template struct {
-	fields string // header lines
-	id     string // the header line of the id, up to its number
-	rows   []message
+	fields   string // header lines
+	identity string // header lines of the phase, and of the id up to its number
+	rows     []message
 }
 
 // message is what a row has of its own.
@@ -59,7 +59,7 @@ type message struct {
 // newTemplate prepares the requests of endpoint i of c to u.
 func newTemplate(c Config, i int, u *url.URL) (*template, error) {
 	e := c.Endpoints[i]
-	t := &template{fields: e.fields(c, u), id: adminapi.HeaderID + ": " + e.Name + "-"}
+	t := &template{fields: e.fields(c, u), identity: identity(c.Phase, e.Name+"-")}
 	rows := e.Rows
 	if len(rows) == 0 {
 		rows = []Row{{}}
@@ -80,6 +80,17 @@ func newTemplate(c Config, i int, u *url.URL) (*template, error) {
 		t.rows[i] = m
 	}
 	return t, nil
+}
+
+// warmUp has the same requests for the warm-up of the endpoint. The "w" before its
+// numbers keeps their ids apart from those of every endpoint's load, which end in
+// a "-" and a number.
+func (t *template) warmUp(endpoint string) *template {
+	return &template{fields: t.fields, identity: identity(adminapi.PhaseWarmup, endpoint+"-w"), rows: t.rows}
+}
+
+func identity(phase, prefix string) string {
+	return adminapi.HeaderPhase + ": " + phase + "\r\n" + adminapi.HeaderID + ": " + prefix
 }
 
 // expectsBody says that a request of the method without a body says so: RFC 9110,
@@ -108,7 +119,6 @@ func (e Endpoint) fields(c Config, u *url.URL) string {
 	if c.Connections.DisableKeepAlive {
 		line("Connection", "close")
 	}
-	line(adminapi.HeaderPhase, c.Phase)
 	return b.String()
 }
 
@@ -120,7 +130,7 @@ func (t *template) render(b []byte, index int) (text, rest []byte) {
 	b = append(b, m.line...)
 	b = append(b, t.fields...)
 	b = append(b, m.length...)
-	b = append(b, t.id...)
+	b = append(b, t.identity...)
 	b = strconv.AppendInt(b, int64(index), 10)
 	b = append(b, "\r\n\r\n"...)
 	joined := min(len(m.body), max(0, maxJoined-len(b)))

@@ -35,7 +35,7 @@ type Limits struct {
 
 // Needs is what a plan takes from the machine at the most, and what there is.
 type Needs struct {
-	Connections  int   // open at once: one for each worker
+	Connections  int   // open at once: one for each worker, of the warm-up too
 	Records      int   // arrivals that are kept
 	Files        int   // open at once
 	Memory       int64 // bytes
@@ -88,7 +88,7 @@ func (c Config) needs(limits Limits) Needs {
 	n := Needs{Limits: limits}
 	at := map[string]int{} // places of the destinations in n
 	for i, e := range c.Endpoints {
-		n.Connections += e.Workers
+		n.Connections += c.slots(e)
 		if c.KeepRequests {
 			n.Records += c.planned(i)
 		}
@@ -108,7 +108,7 @@ func (c Config) needs(limits Limits) Needs {
 			})
 		}
 		d := &n.Destinations[at[address]]
-		d.Connections += e.Workers
+		d.Connections += c.slots(e)
 		wait := limits.TimeWait
 		if ip, err := netip.ParseAddr(host); host == "localhost" || (err == nil && ip.IsLoopback()) {
 			wait = limits.LoopbackTimeWait

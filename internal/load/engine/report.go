@@ -20,6 +20,7 @@ func report(c Config, tallies []*tally, start, last time.Time, m *meter, stopped
 		ElapsedS:  max(0, last.Sub(start).Seconds()),
 		Phase:     c.Phase,
 		Engine:    string(c.engine()),
+		Model:     c.model(),
 		Seed:      c.Seed,
 		Shard:     c.shard(start),
 		Endpoints: make(map[string]result.Endpoint),
@@ -106,6 +107,9 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 	invalid := func(format string, args ...any) { v.Reasons = append(v.Reasons, fmt.Sprintf(format, args...)) }
 	warn := func(format string, args ...any) { v.Warnings = append(v.Warnings, fmt.Sprintf(format, args...)) }
 
+	if c.Closed > 0 {
+		warn("%s", closedWarning(c))
+	}
 	var planned, scheduled int
 	tooLate, late, dropped := false, false, false
 	for i, t := range tallies {
@@ -161,7 +165,10 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 	case late:
 		warn("%s", used)
 	}
-	if stopped {
+	switch {
+	case stopped && c.Closed > 0:
+		invalid("stopped early: after %.1f s of %v", min(load.ElapsedS, load.WindowS), c.Duration)
+	case stopped:
 		invalid("stopped early: %d of %d arrivals had fallen due", scheduled, planned)
 	}
 	v.Valid = len(v.Reasons) == 0

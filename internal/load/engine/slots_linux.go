@@ -81,29 +81,40 @@ func (s slots) remove(l *list, i int32) {
 	}
 }
 
-// lane is an endpoint as the loop plays it.
+// pool is the slots of an endpoint and what connections they have. Its warm-up and
+// its load share it.
+type pool struct {
+	route route
+	// idle has the slots that have only a connection, the one used last first.
+	idle list
+	// vacant has the slots without a connection that once were used; those from
+	// fresh on never were, and their memory has not been touched.
+	vacant list
+	fresh  int32
+}
+
+// lane is a stream as the loop plays it.
 type lane struct {
-	tally   *tally
-	route   route
+	stream
+	*pool
 	request *template
 	head    bool // the method is HEAD
 	timeout time.Duration
+	free    int // workers without a request: how many slots the lane may still take
 
 	// busy has the slots with a request, in due order and hence, since all have
 	// the same timeout, in the order of their deadlines.
 	busy list
-	// idle has the slots that have only a connection, the one used last first.
-	idle list
-	// vacant has the slots without a connection that once were used; those from
-	// fresh to end never were, and their memory has not been touched.
-	vacant     list
-	fresh, end int32
 }
 
 // take is a free slot, preferably one with a connection (unless all of those are
 // too old), and the one that was used last, so that as few connections as possible
-// are kept busy. It is on no list then. If none is free it is none.
+// are kept busy. It is on no list then. If the lane has no free worker it is none.
 func (s slots) take(l *lane, old bool) int32 {
+	if l.free == 0 {
+		return none
+	}
+	l.free--
 	from := &l.idle
 	if from.first == none || old {
 		from = &l.vacant
@@ -112,9 +123,7 @@ func (s slots) take(l *lane, old bool) int32 {
 		s.remove(from, i)
 		return i
 	}
-	if l.fresh == l.end {
-		return none
-	}
+	// There are as many slots as workers.
 	i := l.fresh
 	l.fresh++
 	return i

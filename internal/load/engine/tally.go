@@ -28,6 +28,8 @@ func newTimings() *timings {
 type tally struct {
 	name       string
 	shard      arrival.Shard
+	closed     bool    // of a closed model: what is planned is what is sent
+	warmUp     bool    // of a warm-up: there are no figures but the ledger
 	planned    int     // of the shard
 	targetRate float64 // per second; the mean of a pattern
 
@@ -35,12 +37,14 @@ type tally struct {
 	scheduled, started, dropped atomic.Int64
 
 	// requests is nil unless records are kept. Its elements are written by the
-	// one goroutine that decides an arrival's fate.
+	// one goroutine that decides an arrival's fate. Those of a closed model, whose
+	// number is not known before, are added under mu.
 	requests []Request
 
 	mu       sync.Mutex
 	drops    []result.DropSecond // in the order of their seconds
 	ledger   ledger.Ledger
+	overhang int      // requests of a warm-up that were in flight at due time 0
 	interval *timings // of the running second
 
 	// Used by intervals alone: the timings of the second before, and of all.
@@ -59,13 +63,24 @@ func newTallies(c Config) []*tally {
 
 func newTally(c Config, i int) *tally {
 	t := &tally{
-		name: c.Endpoints[i].Name, shard: c.Shard, planned: c.planned(i), targetRate: c.targetRate(i),
+		name: c.Endpoints[i].Name, shard: c.Shard, closed: c.Closed > 0, planned: c.planned(i), targetRate: c.targetRate(i),
 		interval: newTimings(), spare: newTimings(), response: latency.New(), total: newTotal(),
 	}
 	if c.KeepRequests {
 		t.requests = make([]Request, t.planned)
 	}
 	return t
+}
+
+// newWarmUpTally counts the warm-up of endpoint i.
+func newWarmUpTally(c Config, i int) *tally {
+	return &tally{name: c.Endpoints[i].Name, shard: c.Shard, closed: true, warmUp: true}
+}
+
+// next counts a request of a closed model as started, and gives it its index.
+func (t *tally) next() int {
+	t.scheduled.Add(1)
+	return int(t.started.Add(1)) - 1
 }
 
 // schedule counts an arrival that fell due, and whether a worker took it.
@@ -76,6 +91,9 @@ func (t *tally) schedule(j job, taken bool) {
 		return
 	}
 	t.dropped.Add(1)
+	if t.warmUp {
+		return
+	}
 	t.dropAt(j.due)
 	if t.requests != nil {
 		t.requests[t.shard.Position(j.index)] = Request{Endpoint: t.name, Index: j.index, Due: j.due, Answer: ledger.Answer{Outcome: ledger.Dropped}}
@@ -104,16 +122,27 @@ func (t *tally) dropAt(due time.Duration) {
 // lag and service time.
 func (t *tally) finish(j job, lag, service time.Duration, answer ledger.Answer) {
 	response := lag + service
-	if t.requests != nil {
-		t.requests[t.shard.Position(j.index)] = Request{
-			Endpoint: t.name, Index: j.index, Due: j.due,
-			Lag: lag, Service: service, Response: response, Answer: answer,
-		}
+	record := Request{
+		Endpoint: t.name, Index: j.index, Due: j.due,
+		Lag: lag, Service: service, Response: response, Answer: answer,
+	}
+	if !t.closed && t.requests != nil {
+		t.requests[t.shard.Position(j.index)] = record
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ledger.Finish(answer)
-	t.interval.lag.Record(lag)
+	if t.warmUp {
+		if j.due+response > 0 {
+			t.overhang++
+		}
+		return
+	}
+	if !t.closed {
+		t.interval.lag.Record(lag)
+	} else if t.requests != nil {
+		t.requests = append(t.requests, record)
+	}
 	if !answer.Outcome.Completed() {
 		return
 	}
@@ -156,6 +185,9 @@ func (t *tally) close() *ledger.Ledger {
 	l := &t.ledger
 	l.Planned, l.Scheduled = t.planned, int(t.scheduled.Load())
 	l.Started, l.Dropped = int(t.started.Load()), int(t.dropped.Load())
+	if t.closed {
+		l.Planned = l.Scheduled
+	}
 	return l
 }
 
