@@ -39,6 +39,29 @@ func TestATimeoutWhileConnecting(t *testing.T) {
 	})
 }
 
+func TestOutOfFiles(t *testing.T) {
+	p := newPeer(t, write(okAnswer))
+	withEachClient(t, p.url(), func(t *testing.T, do Client) {
+		var limit syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: limit.Max}); err != nil {
+			t.Fatal(err)
+		}
+		x := do(0, time.Now().Add(10*time.Second))
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		if want := (ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseOutOfFiles}); x.Answer != want {
+			t.Errorf("got %+v, want %+v", x.Answer, want)
+		}
+		if x := do(1, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
+			t.Errorf("with files again: %+v", x.Answer)
+		}
+	})
+}
+
 // shrinkBacklog makes the listener's accept queue as short as can be: a second
 // listen(2) sets it.
 func shrinkBacklog(t *testing.T, listener *net.TCPListener) {

@@ -195,28 +195,6 @@ func TestEventsOfAClosedConnectionAreNotForTheNextOne(t *testing.T) {
 	l.broken(0, CauseOther)
 }
 
-func TestTheLoopRunsOutOfFiles(t *testing.T) {
-	p := newPeer(t, write(okAnswer))
-	l := loopAlone(t, p.url(), "GET")
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: limit.Max}); err != nil {
-		t.Fatal(err)
-	}
-	x := l.do(0, time.Now().Add(10*time.Second))
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if want := (ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseOutOfFiles}); x.Answer != want {
-		t.Errorf("got %+v, want %+v", x.Answer, want)
-	}
-	if x := l.do(1, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
-		t.Errorf("with files again: %+v", x.Answer)
-	}
-}
-
 func TestTheLoopPlaysOverATimer(t *testing.T) {
 	// As on a kernel without epoll_pwait2.
 	p := newPeer(t, write(okAnswer))

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"chokepoint/internal/load/ledger"
+	"chokepoint/internal/result"
+)
+
+// TestEveryPathOfARunHasItsOutcome plays a whole run on every way that a request
+// can end, on every engine: each of its arrivals has the one outcome, and the
+// ledger balances.
+func TestEveryPathOfARunHasItsOutcome(t *testing.T) {
+	const arrivals = 10
+	const chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close()
+	answering := func(answer func(*net.TCPConn, string) bool) string { return newPeer(t, answer).url() }
+	secure := func(url string) string { return strings.Replace(url, "http:", "https:", 1) }
+	paths := []struct {
+		name    string
+		url     string
+		timeout time.Duration // default a minute
+		outcome ledger.Outcome
+		cause   string
+	}{
+		{name: "answered", url: answering(write(okAnswer)), outcome: ledger.OK},
+		{name: "an error status", url: answering(write("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")), outcome: ledger.HTTPError},
+		{name: "refused", url: "http://" + nobody.Addr().String(), outcome: ledger.ConnectError, cause: CauseRefused},
+		{name: "handshake fails", url: secure(newGreetingPeer(t, "\x15\x03\x03\x00\x02\x02\x28", write("")).url()), outcome: ledger.ConnectError, cause: CauseTLS},
+		{name: "handshake never ends", url: secure(answering(write(""))), timeout: 100 * time.Millisecond, outcome: ledger.Timeout, cause: CauseConnect},
+		{name: "no such name", url: "https://no-such-host.invalid/", outcome: ledger.ConnectError, cause: CauseDNS},
+		{name: "never answered", url: answering(write("")), timeout: 100 * time.Millisecond, outcome: ledger.Timeout, cause: CauseResponse},
+		{name: "stops in the header", url: answering(write("HTTP/1.1 200 OK\r\nContent-")), timeout: 100 * time.Millisecond, outcome: ledger.Timeout, cause: CauseResponse},
+		{name: "stops in the body", url: answering(write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok")), timeout: 100 * time.Millisecond, outcome: ledger.Timeout, cause: CauseResponse},
+		{name: "stops in a chunk", url: answering(write(chunked + "9\r\nok")), timeout: 100 * time.Millisecond, outcome: ledger.Timeout, cause: CauseResponse},
+		{name: "closed before the answer", url: answering(writeAndClose("")), outcome: ledger.TransportError, cause: CauseEOF},
+		{name: "closed in the body", url: answering(writeAndClose("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok")), outcome: ledger.TransportError, cause: CauseEOF},
+		{name: "reset before the answer", url: answering(writeAndReset("")), outcome: ledger.TransportError, cause: CauseReset},
+		{name: "reset in the body", url: answering(writeAndReset("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok")), outcome: ledger.TransportError, cause: CauseReset},
+		{name: "not HTTP", url: answering(write("220 mail.example ESMTP\r\n\r\n")), outcome: ledger.TransportError, cause: CauseMalformed},
+		{name: "oversized header", url: answering(write("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", headerLimit))), outcome: ledger.TransportError, cause: CauseOversized},
+		{name: "oversized body", url: answering(write("HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n")), outcome: ledger.TransportError, cause: CauseOversized},
+	}
+	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+		for _, tt := range paths {
+			if kind == Loop && strings.HasPrefix(tt.url, "https:") {
+				continue // not spoken there
+			}
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				c := plan(Endpoint{Name: "fast", URL: tt.url, Rate: 200, Timeout: time.Minute, Workers: arrivals})
+				if tt.timeout > 0 {
+					c.Endpoints[0].Timeout = tt.timeout
+				}
+				c.Duration, c.Engine, c.MaxLag = arrivals*5*time.Millisecond, kind, time.Minute
+				r := live(t, c)
+				e := r.Load.Endpoints["fast"]
+				counts := func(e result.Endpoint) map[ledger.Outcome]int {
+					return map[ledger.Outcome]int{
+						ledger.OK: e.OK, ledger.HTTPError: e.HTTPError, ledger.Timeout: e.Timeout, ledger.ConnectError: e.ConnectError,
+						ledger.TransportError: e.TransportError, ledger.Interrupted: e.Interrupted, ledger.Dropped: e.Dropped,
+					}
+				}
+				want := counts(result.Endpoint{})
+				want[tt.outcome] = arrivals
+				if diff := cmp.Diff(want, counts(e)); diff != "" {
+					t.Errorf("outcomes:\n%s", diff)
+				}
+				causes := map[string]int{}
+				if tt.cause != "" {
+					causes[tt.cause] = arrivals
+				}
+				if diff := cmp.Diff(causes, e.Causes); diff != "" {
+					t.Errorf("causes:\n%s", diff)
+				}
+				if e.Response.Count != arrivals || !r.Load.Validity.Valid {
+					t.Errorf("%d responses, validity %+v", e.Response.Count, r.Load.Validity)
+				}
+			})
+		}
+	})
+}
