@@ -18,8 +18,12 @@ func runHeading(plan engine.Config, l result.Load) string {
 	if l.Shard != nil {
 		part = fmt.Sprintf("shard %d of %d (they count from 0): ", l.Shard.Index, l.Shard.Of)
 	}
-	return fmt.Sprintf("%s%v of %s arrivals, the last answer after %.1f s; the generator used %.2f s of CPU",
-		part, plan.Duration, plan.Arrivals, l.ElapsedS, l.Generator.CPUSeconds)
+	busy := ""
+	if s := l.Saturation; s != nil && s.Seconds > 0 {
+		busy = fmt.Sprintf(", its pacing thread at most %.0f %% of one in a second", s.PacerPercentMax)
+	}
+	return fmt.Sprintf("%s%v of %s arrivals, the last answer after %.1f s; the generator used %.2f s of CPU%s",
+		part, plan.Duration, plan.Arrivals, l.ElapsedS, l.Generator.CPUSeconds, busy)
 }
 
 // endpointNames are the endpoints in the order of the plan.
@@ -48,37 +52,57 @@ func printSummary(w io.Writer, heading string, names []string, l result.Load) {
 	printThresholds(w, l.Thresholds)
 	fmt.Fprintf(w, "\n%s\n\n", heading)
 
-	counts := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(counts, "endpoint\tplanned\tscheduled\tdropped\tstarted\tok\thttp error\ttimeout\tconnect error\ttransport error\tinterrupted\tfailed\trate\t")
-	for _, name := range names {
-		r := l.Endpoints[name]
-		fmt.Fprintf(counts, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f %%\t%.2f/s\t\n",
-			name, r.Planned, r.Scheduled, r.Dropped, r.Started, r.OK, r.HTTPError, r.Timeout,
-			r.ConnectError, r.TransportError, r.Interrupted, 100*r.FailedRatio, r.AchievedRate)
-	}
-	counts.Flush()
-
+	printOutcomes(w, names, l.Endpoints)
 	fmt.Fprintln(w)
-	times := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(times, "milliseconds\tmin\tp50\tp90\tp95\tp99\tp99.9\tmax\tcount\t")
+	printTimes(w, names, l.Endpoints)
+	var lines []string
 	for _, name := range names {
-		r := l.Endpoints[name]
-		printTimes(times, name+" response", r.Response)
-		if r.OKResponse.Count != r.Response.Count {
-			printTimes(times, name+" response, ok", r.OKResponse)
-			printTimes(times, name+" response, failed", r.FailedResponse)
-		}
-		printTimes(times, name+" service", r.Service)
-		printTimes(times, name+" lag", r.Lag)
+		e := l.Endpoints[name]
+		lines = appendCounts(lines, name+" status", e.Status)
+		lines = appendCounts(lines, name+" causes", e.Causes)
+		lines = appendCounts(lines, name+" error bodies", e.ErrorBodies)
 	}
-	times.Flush()
+	if len(lines) > 0 {
+		fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
+	}
+}
 
-	for _, name := range names {
-		r := l.Endpoints[name]
-		printCounts(w, name+" status", r.Status)
-		printCounts(w, name+" causes", r.Causes)
-		printCounts(w, name+" error bodies", r.ErrorBodies)
+// printOutcomes is a table of what became of the arrivals. Outcomes that no
+// endpoint has are left out; drops are always there.
+func printOutcomes(w io.Writer, names []string, endpoints map[string]result.Endpoint) {
+	columns := []struct {
+		title string
+		of    func(result.Endpoint) int
+		ifAny bool
+	}{
+		{"planned", func(e result.Endpoint) int { return e.Planned }, false},
+		{"scheduled", func(e result.Endpoint) int { return e.Scheduled }, false},
+		{"dropped", func(e result.Endpoint) int { return e.Dropped }, false},
+		{"started", func(e result.Endpoint) int { return e.Started }, false},
+		{"ok", func(e result.Endpoint) int { return e.OK }, false},
+		{"http error", func(e result.Endpoint) int { return e.HTTPError }, true},
+		{"timeout", func(e result.Endpoint) int { return e.Timeout }, true},
+		{"connect error", func(e result.Endpoint) int { return e.ConnectError }, true},
+		{"transport error", func(e result.Endpoint) int { return e.TransportError }, true},
+		{"interrupted", func(e result.Endpoint) int { return e.Interrupted }, true},
 	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	header, rows := "endpoint", slices.Clone(names)
+	for _, column := range columns {
+		if column.ifAny && !slices.ContainsFunc(names, func(name string) bool { return column.of(endpoints[name]) > 0 }) {
+			continue
+		}
+		header += "\t" + column.title
+		for i, name := range names {
+			rows[i] += fmt.Sprintf("\t%d", column.of(endpoints[name]))
+		}
+	}
+	fmt.Fprintf(table, "%s\tfailed\trate\t\n", header)
+	for i, name := range names {
+		e := endpoints[name]
+		fmt.Fprintf(table, "%s\t%.1f %%\t%.2f/s\t\n", rows[i], 100*e.FailedRatio, e.AchievedRate)
+	}
+	table.Flush()
 }
 
 func printThresholds(w io.Writer, all []result.Threshold) {
@@ -104,32 +128,71 @@ func thresholdFigure(t result.Threshold) string {
 	case t.Got == nil:
 		return "nothing"
 	case t.Unit == "ms":
-		return fmt.Sprintf("%.3f ms", *t.Got)
+		return digits(*t.Got) + " ms"
 	case t.Unit == "ratio":
 		return fmt.Sprintf("%.2f %%", 100**t.Got)
 	}
 	return fmt.Sprintf("%.0f", *t.Got)
 }
 
-func printTimes(w io.Writer, name string, p result.Percentiles) {
+// printTimes is a table of the percentiles of each endpoint. Good answers and
+// failures are apart where there are both.
+func printTimes(w io.Writer, names []string, endpoints map[string]result.Endpoint) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "milliseconds\tmin\tp50\tp90\tp95\tp99\tp99.9\tmax\tcount\t")
+	for _, name := range names {
+		e := endpoints[name]
+		switch ok := e.OKResponse.Count; {
+		case ok == e.Response.Count:
+			printPercentiles(table, name+" response", e.Response)
+		case ok == 0:
+			printPercentiles(table, name+" response, failed", e.Response)
+		default:
+			printPercentiles(table, name+" response", e.Response)
+			printPercentiles(table, name+" response, ok", e.OKResponse)
+			printPercentiles(table, name+" response, failed", e.FailedResponse)
+		}
+		printPercentiles(table, name+" service", e.Service)
+		printPercentiles(table, name+" lag", e.Lag)
+	}
+	table.Flush()
+}
+
+func printPercentiles(w io.Writer, name string, p result.Percentiles) {
 	if p.Count == 0 {
 		fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\t-\t-\t0\t\n", name)
 		return
 	}
 	p999 := "-"
 	if p.P999 != nil {
-		p999 = fmt.Sprintf("%.3f", *p.P999)
+		p999 = digits(*p.P999)
 	}
-	fmt.Fprintf(w, "%s\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%.3f\t%d\t\n", name, p.Min, p.P50, p.P90, p.P95, p.P99, p999, p.Max, p.Count)
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t\n", name,
+		digits(p.Min), digits(p.P50), digits(p.P90), digits(p.P95), digits(p.P99), p999, digits(p.Max), p.Count)
 }
 
-func printCounts(w io.Writer, name string, counts map[string]int) {
+// digits is a time in milliseconds at the precision of a histogram: 3 decimals
+// under 10 ms, and from there on one less for each power of ten.
+func digits(ms float64) string {
+	switch {
+	case ms < 10:
+		return fmt.Sprintf("%.3f", ms)
+	case ms < 100:
+		return fmt.Sprintf("%.2f", ms)
+	case ms < 1000:
+		return fmt.Sprintf("%.1f", ms)
+	}
+	return fmt.Sprintf("%.0f", ms)
+}
+
+// appendCounts adds a line of counts by their key, if there are any.
+func appendCounts(lines []string, name string, counts map[string]int) []string {
 	if len(counts) == 0 {
-		return
+		return lines
 	}
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%s x %d", key, counts[key]))
 	}
-	fmt.Fprintf(w, "\n%s: %s\n", name, strings.Join(parts, ", "))
+	return append(lines, name+": "+strings.Join(parts, ", "))
 }
