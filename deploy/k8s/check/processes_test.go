@@ -205,8 +205,8 @@ func run(t *testing.T, s *stub) (*node, []*exec.Cmd) {
 	t.Helper()
 	dir := editable(t)
 	// A limit on lag that a crowded machine cannot exceed.
-	write(t, filepath.Join(dir, "example", "plan.conf"),
-		fmt.Sprintf("endpoint name=fast,url=%s,rate=200/s,timeout=5s\nduration 500ms\nmax-lag 1h\n", s.URL))
+	write(t, filepath.Join(dir, "example", "plan.yaml"),
+		fmt.Sprintf("duration: 500ms\nmax-lag: 1h\nendpoints:\n  - name: fast\n    url: %s\n    rate: 200/s\n    timeout: 5s\n", s.URL))
 	n := newNode(t, nil)
 	setRun(t, dir, shards, time.Now().Add(3*time.Second).UTC().Format(time.RFC3339Nano))
 	n.objects = build(t, filepath.Join(dir, "example"))
@@ -287,5 +287,17 @@ func TestAPodThatIsDeletedIsNotMissed(t *testing.T) {
 	}
 	if !strings.Contains(text, "stopped early: 0 of 33 arrivals had fallen due") {
 		t.Errorf("the report does not say why:\n%s", text)
+	}
+}
+
+// TestTheExamplesPlanIsOne: as it is in the ConfigMap, and split as the run says.
+func TestTheExamplesPlanIsOne(t *testing.T) {
+	n := newNode(t, build(t, filepath.Join(manifests, "example")))
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	write(t, file, n.objects.configMap(t, "loadgen-plan").Data["plan.yaml"])
+	start := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	out, err := exec.Command(n.program, "plan", "-shard=2/3", "-start-at="+start, file).CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("fast")) {
+		t.Errorf("%v: %s", err, out)
 	}
 }
