@@ -13,7 +13,7 @@ const MaxShards = 10_000
 // Shard is one part of a plan that several generators share: of each sequence the
 // arrivals Index, Index+Of, Index+2*Of and so on. The shards 0 to Of-1 together
 // are the plan, and no arrival is in two of them. The zero value is the whole
-// plan. docs/adr/0014 has the reasons.
+// plan. docs/adr/0015 has the reasons.
 type Shard struct {
 	Index, Of int
 }
