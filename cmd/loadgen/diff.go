@@ -48,6 +48,9 @@ func diff(args []string, stdout, stderr io.Writer) int {
 			return cli.Fail(stderr, "loadgen", cli.ExitFailure, err)
 		}
 	}
+	if err := compare.CheckModel(sets[0], sets[1]); err != nil {
+		return cli.Fail(stderr, "loadgen", cli.ExitUsage, err)
+	}
 	d := compare.Loads(sets[0], sets[1])
 	if *jsonFile != "" {
 		if err := result.WriteJSON(*jsonFile, d); err != nil {

@@ -18,12 +18,19 @@ func runHeading(plan engine.Config, l result.Load) string {
 	if l.Shard != nil {
 		part = fmt.Sprintf("shard %d of %d (they count from 0): ", l.Shard.Index, l.Shard.Of)
 	}
+	what := fmt.Sprintf("%s arrivals", plan.Arrivals)
+	if plan.Closed > 0 {
+		what = fmt.Sprintf("a closed model with %d workers", plan.Closed)
+	}
+	if plan.Warmup > 0 {
+		what += fmt.Sprintf(" after %v of warm-up", plan.Warmup)
+	}
 	busy := ""
 	if s := l.Saturation; s != nil && s.Seconds > 0 {
 		busy = fmt.Sprintf(", its pacing thread at most %.0f %% of one in a second", s.PacerPercentMax)
 	}
-	return fmt.Sprintf("%s%v of %s arrivals, the last answer after %.1f s; the generator used %.2f s of CPU%s",
-		part, plan.Duration, plan.Arrivals, l.ElapsedS, l.Generator.CPUSeconds, busy)
+	return fmt.Sprintf("%s%v of %s, the last answer after %.1f s; the generator used %.2f s of CPU%s",
+		part, plan.Duration, what, l.ElapsedS, l.Generator.CPUSeconds, busy)
 }
 
 // endpointNames are the endpoints in the order of the plan.

@@ -184,9 +184,9 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, err
 }
 
-// ReadLoad reads a file that loadgen -json wrote.
+// ReadLoad reads a file that loadgen -json wrote. One without a model is open.
 func ReadLoad(path string) (Load, error) {
-	var l Load
+	l := Load{Model: ModelOpen}
 	err := readJSON(path, LoadSchema, &l)
 	return l, err
 }

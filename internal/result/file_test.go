@@ -97,7 +97,7 @@ var documents = []struct {
 		func(dir string) (any, error) { return ReadSummary(dir) }},
 	{ManifestFile, ManifestSchema, Manifest{Schema: ManifestSchema},
 		func(dir string) (any, error) { return ReadManifest(dir) }},
-	{LoadFile, LoadSchema, Load{Schema: LoadSchema, Phase: "load", Drops: map[string][]int{"fast": {0, 3}}},
+	{LoadFile, LoadSchema, Load{Schema: LoadSchema, Model: ModelOpen, Phase: "load", Drops: map[string][]int{"fast": {0, 3}}},
 		func(dir string) (any, error) { return ReadLoad(filepath.Join(dir, LoadFile)) }},
 	{ComparisonFile, ComparisonSchema, Comparison{Schema: ComparisonSchema},
 		func(dir string) (any, error) { return ReadComparison(dir) }},

@@ -72,6 +72,19 @@ func metrics() []metric {
 	return all
 }
 
+// CheckModel refuses to compare runs of an open model with those of a closed one:
+// only the first has response times that include the wait outside.
+func CheckModel(base, other []Run) error {
+	all := slices.Concat(base, other)
+	for _, r := range all {
+		if first := all[0]; r.Load.Model != first.Load.Model {
+			return fmt.Errorf("%s is of model %q and %s of model %q: their times do not mean the same; compare runs of one model",
+				first.Path, first.Load.Model, r.Path, r.Load.Model)
+		}
+	}
+	return nil
+}
+
 // Loads compares the runs of both sets, endpoint by endpoint. A figure that a run
 // does not have, such as the p99.9 of few requests, is left out for all of them.
 func Loads(base, other []Run) result.LoadDiff {

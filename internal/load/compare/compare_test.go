@@ -180,3 +180,16 @@ func TestP999NeedsEveryRun(t *testing.T) {
 		t.Error("p99.9 is compared where a run has none, or not where all have it")
 	}
 }
+
+func TestModelsAreNotMixed(t *testing.T) {
+	open, closed := load(10, 0), load(10, 0)
+	open.Model, closed.Model = result.ModelOpen, result.ModelClosed
+	if err := CheckModel(runs(closed, closed), runs(closed)); err != nil {
+		t.Error(err)
+	}
+	for _, sets := range [][2][]Run{{runs(open), runs(closed)}, {runs(open, closed), runs(open)}, {nil, runs(open, closed)}} {
+		if err := CheckModel(sets[0], sets[1]); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v, want one line", err)
+		}
+	}
+}

@@ -56,11 +56,25 @@ func Files(paths []string, expected int) (Result, error) {
 	if expected > 0 && len(inputs) != expected {
 		m.incomplete("%d of %d results are there", len(inputs), expected)
 	}
+	for _, in := range inputs {
+		if err := sameModel(inputs[0], in); err != nil {
+			return Result{}, err
+		}
+	}
 	inputs, err := m.shards(inputs)
 	if err != nil {
 		return Result{}, err
 	}
 	return m.merge(inputs), nil
+}
+
+// sameModel refuses to add a closed model to an open one: what the one cannot see
+// would hide in the other.
+func sameModel(a, b input) error {
+	if a.load.Model == b.load.Model {
+		return nil
+	}
+	return fmt.Errorf("%s is of model %q and %s of model %q: %w; report each model by itself", a.path, a.load.Model, b.path, b.load.Model, ErrApart)
 }
 
 // merger is a merge as it goes on.
@@ -110,6 +124,7 @@ func names(inputs []input) []string {
 func (m *merger) frame(inputs []input, rounds []round) {
 	first := inputs[0].load
 	m.load.StartedAt, m.load.Phase, m.load.Seed = first.StartedAt, first.Phase, first.Seed
+	m.load.Model = first.Model
 	m.load.Generator.Name = first.Generator.Name
 	for _, in := range inputs {
 		m.load.Merged.Files = append(m.load.Merged.Files, in.path)

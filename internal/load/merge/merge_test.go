@@ -66,7 +66,7 @@ func (r run) load() result.Load {
 	}
 	seconds := int((r.window + time.Second - 1) / time.Second)
 	return result.Load{
-		Schema: result.LoadSchema, StartedAt: epoch.Add(r.at), WindowS: r.window.Seconds(), ElapsedS: r.window.Seconds() + 0.5,
+		Schema: result.LoadSchema, Model: result.ModelOpen, StartedAt: epoch.Add(r.at), WindowS: r.window.Seconds(), ElapsedS: r.window.Seconds() + 0.5,
 		Phase: "load", Validity: result.Validity{Valid: true, Reasons: []string{}},
 		Endpoints: map[string]result.Endpoint{"fast": e}, Drops: map[string][]int{"fast": make([]int, seconds)},
 		Generator: result.Child{Name: "loadgen", CPUSeconds: 0.25},
