@@ -14,6 +14,8 @@ const (
 	// Goroutines: buffers, stack, connection. 10,000 in flight took 16 kB each on
 	// amd64; twice that leaves room for the garbage collector.
 	memoryPerWorker = 32 << 10
+	// memoryPerSecureWorker is the same with TLS: 2,000 in flight took 60 kB each.
+	memoryPerSecureWorker = 96 << 10
 	// memoryPerSlot is the same on Loop. The slot itself is under 256 bytes; the
 	// rest is the kernel's, for the socket.
 	memoryPerSlot = 4 << 10
@@ -114,24 +116,30 @@ func (c Config) needs(limits Limits) Needs {
 			wait = limits.LoopbackTimeWait
 		}
 		d.Closed += c.closed(i, wait)
+		perWorker := int64(memoryPerWorker)
+		switch {
+		case c.engine() == Loop:
+			perWorker = memoryPerSlot
+		case u.Scheme == "https":
+			perWorker = memoryPerSecureWorker
+		}
+		n.Memory += int64(c.slots(e)) * perWorker
 	}
 	n.Files = n.Connections + ownFiles
-	perWorker := int64(memoryPerWorker)
-	if c.engine() == Loop {
-		perWorker = memoryPerSlot
-	}
-	n.Memory = int64(n.Connections)*perWorker + int64(n.Records)*memoryPerRecord
+	n.Memory += int64(n.Records) * memoryPerRecord
 	return n
 }
 
 // closed bounds how many connections of endpoint i the plan itself ends in any
-// stretch of time of that length.
+// stretch of time of that length. Of a closed model, which has no rate, it knows
+// nothing.
 func (c Config) closed(i int, stretch time.Duration) int {
 	e := c.Endpoints[i]
 	requests := e.Rate.Count(min(stretch, c.Duration))
 	if c.Pattern != nil {
 		requests = c.Pattern.Most(e.Name, stretch)
 	}
+	requests = c.Shard.Most(requests + c.initialRate(i).Count(min(stretch, c.Warmup)))
 	closed := 0
 	switch {
 	case c.Connections.DisableKeepAlive:
@@ -140,7 +148,7 @@ func (c Config) closed(i int, stretch time.Duration) int {
 		closed = requests/c.Connections.MaxRequests + 1
 	}
 	if age := c.Connections.MaxAge; age > 0 {
-		closed += e.Workers * int(min(stretch, c.Duration)/age+1)
+		closed += c.slots(e) * int(min(stretch, c.Warmup+c.Duration)/age+1)
 	}
 	return min(closed, requests)
 }

@@ -88,6 +88,24 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
+func TestNeedsOfAWarmUpAndOfAShard(t *testing.T) {
+	c := plan(Endpoint{Name: "fast", URL: "https://far.example/", Rate: 100, Workers: 10})
+	c.Connections.DisableKeepAlive = true
+	c.Duration, c.Warmup = 30*time.Second, 5*time.Second
+	c.StartAt, c.Shard = time.Now().Add(time.Hour), arrival.Shard{Index: 1, Of: 4}
+	c = c.WithDefaults()
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	want := Needs{
+		Connections: 20, Files: 52, Memory: 20 * memoryPerSecureWorker, Limits: roomy,
+		Destinations: []Destination{{Address: "far.example:443", Connections: 20, Closed: 100 * 35 / 4, Ports: 28_232}},
+	}
+	if diff := cmp.Diff(want, c.needs(roomy)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestNeedsOfSeveralEndpoints(t *testing.T) {
 	pattern, err := arrival.ParsePattern("steps:10/s:10s,1000/s:10s,0/s:10s", 30*time.Second)
 	if err != nil {
