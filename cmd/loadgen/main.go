@@ -83,7 +83,10 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 	var watch watchers
 	plan.EachSecond = watch.second
 	player, err := engine.New(ctx, plan)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return cli.ExitInterrupted, errors.New("interrupted before the load; nothing was sent")
+	case err != nil:
 		return cli.ExitFailure, err
 	}
 	defer player.Close()
