@@ -52,6 +52,10 @@ func diff(args []string, stdout, stderr io.Writer) int {
 		return cli.Fail(stderr, "loadgen", cli.ExitUsage, err)
 	}
 	d := compare.Loads(sets[0], sets[1])
+	believed := anyValid(sets[0]) && anyValid(sets[1])
+	if believed && len(d.Metrics) == 0 {
+		return cli.Fail(stderr, "loadgen", cli.ExitFailure, fmt.Errorf("nothing to compare: no endpoint is in every run; %s", strings.Join(d.Warnings, "; ")))
+	}
 	if *jsonFile != "" {
 		if err := result.WriteJSON(*jsonFile, d); err != nil {
 			return cli.Fail(stderr, "loadgen", cli.ExitFailure, fmt.Errorf("-json: %w", err))
@@ -59,7 +63,7 @@ func diff(args []string, stdout, stderr io.Writer) int {
 	}
 	printDiff(stdout, d)
 	switch {
-	case !anyValid(sets[0]) || !anyValid(sets[1]):
+	case !believed:
 		return cli.ExitInvalid
 	case d.Regressed:
 		return cli.ExitThreshold
@@ -108,7 +112,7 @@ func matching(argument string) ([]string, error) {
 
 func anyValid(runs []compare.Run) bool {
 	for _, r := range runs {
-		if r.Load.Validity.Valid {
+		if compare.Disbelief(r.Load) == "" {
 			return true
 		}
 	}

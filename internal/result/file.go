@@ -1,6 +1,7 @@
 package result
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -188,6 +189,11 @@ func ReadManifest(dir string) (Manifest, error) {
 func ReadLoad(path string) (Load, error) {
 	l := Load{Model: ModelOpen}
 	err := readJSON(path, LoadSchema, &l)
+	if err == nil {
+		if wrong := l.check(); wrong != nil {
+			err = fmt.Errorf("%s is not what a run writes: %w", path, wrong)
+		}
+	}
 	return l, err
 }
 
@@ -244,6 +250,9 @@ func readJSON(path, schema string, v any) error {
 	if err != nil {
 		return err
 	}
+	if len(data) == 0 {
+		return fmt.Errorf("%s is not what a run writes: it is empty", path)
+	}
 	var leads struct {
 		Schema string `json:"schema"`
 	}
@@ -253,6 +262,10 @@ func readJSON(path, schema string, v any) error {
 	}
 	if err == nil {
 		err = json.Unmarshal(data, v)
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		// Its own text speaks of Go's types.
+		return fmt.Errorf("%s is not what a run writes: %s holds a JSON %s", path, cmp.Or(wrong.Field, "it"), wrong.Value)
 	}
 	if err != nil {
 		return fmt.Errorf("%s is not what a run writes: %w", path, err)

@@ -126,9 +126,9 @@ func TestAFileThatIsNoneOfOursIsOneClearError(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			for _, test := range []struct{ name, text, want string }{
 				{"cut short", `{"schema": "` + d.schema + `", "run"`, "is not what a run writes: unexpected end of JSON input"},
-				{"empty", "", "is not what a run writes: unexpected end of JSON input"},
+				{"empty", "", "is not what a run writes: it is empty"},
 				{"not JSON", "# Report\n", "is not what a run writes: invalid character '#'"},
-				{"not an object", "[]", "is not what a run writes: json: cannot unmarshal array"},
+				{"not an object", "[]", "is not what a run writes: it holds a JSON array"},
 				{"no schema", "{}", `has schema "", this program reads "` + d.schema + `"`},
 				// A later version may have fields of another type: the version is the reason.
 				{"a later schema", `{"schema": "chokepoint/any/v9", "run": 1, "children": 1, "metrics": 1, "endpoints": 1}`,

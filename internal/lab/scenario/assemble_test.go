@@ -59,7 +59,7 @@ func TestLagIsExplained(t *testing.T) {
 	w.result = func() result.Load {
 		l := goodLoad()
 		e := l.Endpoints["fast"]
-		e.Lag.P99 = 9
+		e.Lag.P99, e.Lag.Max = 9, 9
 		l.Endpoints["fast"] = e
 		l.Validity = result.Validity{Reasons: []string{"fast: lag p99 is 9.00 ms (limit 5ms)"}}
 		l.Generator = result.Child{Name: "loadgen", CPUSeconds: 1.5, RunQueueWaitMS: 80}

@@ -6,11 +6,14 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
+	"chokepoint/internal/load/ledger"
 	"chokepoint/internal/result"
 	"chokepoint/internal/stats"
 )
@@ -153,17 +156,31 @@ func paths(runs []Run) []string {
 func valid(runs []Run, warn func(string, ...any)) []Run {
 	var kept []Run
 	for _, r := range runs {
-		if r.Load.Validity.Valid {
-			kept = append(kept, r)
+		if reason := Disbelief(r.Load); reason != "" {
+			warn("%s is invalid and left out: %s", r.Path, reason)
 			continue
 		}
-		reason := "it does not say why"
-		if len(r.Load.Validity.Reasons) > 0 {
-			reason = r.Load.Validity.Reasons[0]
-		}
-		warn("%s is invalid and left out: %s", r.Path, reason)
+		kept = append(kept, r)
 	}
 	return kept
+}
+
+// Disbelief is why a run may not be compared; empty if it may. A file can claim to be
+// valid, and its ledger tells otherwise.
+func Disbelief(l result.Load) string {
+	if !l.Validity.Valid {
+		return cmp.Or(strings.Join(l.Validity.Reasons[:min(1, len(l.Validity.Reasons))], ""), "it does not say why")
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Endpoints)) {
+		account, err := ledger.Of(l.Endpoints[name])
+		if err == nil {
+			err = account.Check()
+		}
+		if err != nil {
+			return fmt.Sprintf("%s: %v", name, err)
+		}
+	}
+	return ""
 }
 
 // endpoints are those that every run has, sorted; the others are named.

@@ -13,10 +13,12 @@ import (
 // load is a valid run whose response times and failed ratio are given.
 func load(p50, failed float64) result.Load {
 	p := result.Percentiles{Min: p50 / 2, P50: p50, P90: 2 * p50, P95: 3 * p50, P99: 10 * p50, Max: 20 * p50, Count: 500}
+	busy := int(500*failed + 0.5)
 	return result.Load{
 		Validity: result.Validity{Valid: true},
 		Endpoints: map[string]result.Endpoint{"fast": {
-			Scheduled: 500, FailedRatio: failed, TargetRate: 50, AchievedRate: 50, Response: p, OKResponse: p,
+			Planned: 500, Scheduled: 500, Started: 500, OK: 500 - busy, HTTPError: busy,
+			Status: map[string]int{"200": 500 - busy, "503": busy}, FailedRatio: failed, TargetRate: 50, AchievedRate: 50, Response: p, OKResponse: p,
 		}},
 	}
 }
@@ -152,9 +154,15 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 	other.Endpoints["slow"] = result.Endpoint{TargetRate: 1}
 	faster := load(10, 0)
 	faster.Endpoints["fast"] = func(e result.Endpoint) result.Endpoint { e.TargetRate = 60; return e }(faster.Endpoints["fast"])
-	d := Loads(runs(load(10, 0), invalid), runs(other, faster))
+	silent := load(10, 0)
+	silent.Validity = result.Validity{}
+	unbalanced := load(10, 0)
+	unbalanced.Endpoints["fast"] = func(e result.Endpoint) result.Endpoint { e.Started--; return e }(unbalanced.Endpoints["fast"])
+	d := Loads(runs(load(10, 0), invalid, silent, unbalanced), runs(other, faster))
 	want := []string{
 		"1.json is invalid and left out: stopped early",
+		"2.json is invalid and left out: it does not say why",
+		"3.json is invalid and left out: fast: ledger: 500 scheduled, but 499 started + 0 dropped",
 		"endpoint slow is in 1 of 3 runs and left out",
 		"fast: the target rates differ, [50]/s and [50 60]/s: what follows from the rate cannot be told from what follows from the change",
 		"base: 1 valid runs are too few to claim a difference; at least 3 are needed",
@@ -163,7 +171,7 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 	if diff := cmp.Diff(want, d.Warnings); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"0.json", "1.json"}, d.Base); diff != "" {
+	if diff := cmp.Diff([]string{"0.json", "1.json", "2.json", "3.json"}, d.Base); diff != "" {
 		t.Error(diff)
 	}
 	nothing := Loads(runs(invalid), nil)

@@ -44,6 +44,12 @@ func read(path string) (input, error) {
 	if err != nil {
 		return input{}, fmt.Errorf("%s: %w", f.Name(), err)
 	}
+	switch {
+	case len(load.Endpoints) == 0:
+		return input{}, fmt.Errorf("%s has no endpoint, which no run has; take another result", path)
+	case load.StartedAt.IsZero():
+		return input{}, fmt.Errorf("%s does not say when its load began (started_at), so how it lay in time is not known", path)
+	}
 	if !(load.WindowS > 0 && load.WindowS <= maxWindow) {
 		return input{}, fmt.Errorf("%s has a load window of %v s, which no run has", path, load.WindowS)
 	}

@@ -241,6 +241,9 @@ func (m *merger) judge(inputs []input) {
 		for _, reason := range in.load.Validity.Reasons {
 			v.Reasons = append(v.Reasons, in.path+": "+reason)
 		}
+		if !in.load.Validity.Valid && len(in.load.Validity.Reasons) == 0 {
+			v.Reasons = append(v.Reasons, in.path+": invalid, and it does not say why")
+		}
 		for _, warning := range in.load.Validity.Warnings {
 			v.Warnings = append(v.Warnings, in.path+": "+warning)
 		}
