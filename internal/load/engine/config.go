@@ -220,10 +220,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("engine %s runs on Linux only; choose %s or %s", Loop, Auto, Goroutines)
 	case !nameSyntax.MatchString(c.Phase):
 		return fmt.Errorf("phase %q: use letters, digits, _ and - only", c.Phase)
-	case !c.StartAt.IsZero() && time.Until(c.StartAt) < 0:
-		return fmt.Errorf("start at %s is in the past; give a later time", c.StartAt.Format(time.RFC3339Nano))
-	case !c.StartAt.IsZero() && time.Until(c.StartAt) < c.Warmup:
-		return fmt.Errorf("start at %s leaves no time for a warm-up of %v before it; give a later time", c.StartAt.Format(time.RFC3339Nano), c.Warmup)
 	}
 	if err := c.validateClosed(); err != nil {
 		return err
@@ -232,6 +228,9 @@ func (c Config) Validate() error {
 		return err
 	}
 	if err := c.validateShard(); err != nil {
+		return err
+	}
+	if err := c.validateStart(); err != nil {
 		return err
 	}
 	if err := c.Connections.validate(); err != nil {
@@ -248,6 +247,17 @@ func (c Config) Validate() error {
 		names[e.Name] = true
 	}
 	return nil
+}
+
+// validateStart says why the start can no longer be had.
+func (c Config) validateStart() error {
+	switch ahead := time.Until(c.StartAt); {
+	case c.StartAt.IsZero() || ahead >= c.Warmup:
+		return nil
+	case ahead < 0:
+		return fmt.Errorf("start at %s is in the past; give a later time", c.StartAt.Format(time.RFC3339Nano))
+	}
+	return fmt.Errorf("start at %s leaves no time for a warm-up of %v before it; give a later time", c.StartAt.Format(time.RFC3339Nano), c.Warmup)
 }
 
 func (e Endpoint) validate(c Config) error {

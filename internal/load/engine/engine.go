@@ -48,8 +48,21 @@ type Engine interface {
 }
 
 // New makes the engine that c asks for; c must have its defaults and be valid.
-// It may resolve names, until ctx ends, and sends nothing. The error is one line.
+// It may resolve names, until ctx ends, and sends nothing; StartAt must still lie
+// ahead then. The error is one line.
 func New(ctx context.Context, c Config) (Engine, error) {
+	e, err := newEngine(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.validateStart(); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func newEngine(ctx context.Context, c Config) (Engine, error) {
 	if c.engine() == Loop {
 		return newLoopEngine(ctx, c)
 	}

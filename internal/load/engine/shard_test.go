@@ -27,46 +27,34 @@ import (
 func TestShardsAreThePlanOnEveryEngine(t *testing.T) {
 	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
 		var mu sync.Mutex
-		seen := map[string]int{}
+		seen := map[string][]string{} // id -> the paths that it was read with
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			mu.Lock()
-			seen[r.Header.Get(adminapi.HeaderID)]++
-			mu.Unlock()
+			defer mu.Unlock()
+			id := r.Header.Get(adminapi.HeaderID)
+			seen[id] = append(seen[id], r.URL.Path)
 		}))
 		defer server.Close()
+		rows := []Row{{URL: "/a"}, {URL: "/b"}, {URL: "/c"}, {URL: "/d"}}
 		c := plan(
-			Endpoint{Name: "fast", URL: server.URL, Rate: 200, Timeout: time.Second},
-			Endpoint{Name: "slow", URL: server.URL, Rate: 70, Timeout: time.Second},
+			Endpoint{Name: "fast", URL: server.URL, Rate: 200, Timeout: time.Second, Rows: rows},
+			Endpoint{Name: "slow", URL: server.URL, Rate: 70, Timeout: time.Second, Rows: rows},
 		)
 		c.Duration, c.Arrivals, c.Seed = 500*time.Millisecond, Poisson, 7
 		c.Engine, c.KeepRequests = kind, true
+		if kind == Loop {
+			c.Loops = 2 // each a shard of a shard
+		}
 		whole := c.arrivals()
-		want := map[string]int{}
+		want := map[string][]string{}
 		var due []Request
 		for a, ok := whole.Next(); ok; a, ok = whole.Next() {
 			name := c.Endpoints[a.From].Name
-			want[name+"-"+strconv.Itoa(a.Index)] = 1
+			want[name+"-"+strconv.Itoa(a.Index)] = []string{rows[a.Index%len(rows)].URL}
 			due = append(due, Request{Endpoint: name, Index: a.Index, Due: a.Due})
 		}
-		c.StartAt = time.Now().Add(300 * time.Millisecond)
-		var shards sync.WaitGroup
-		reports, errs := make([]*Report, 3), make([]error, 3)
-		for i := range reports {
-			c.Shard = arrival.Shard{Index: i, Of: len(reports)}
-			e, err := New(t.Context(), c.WithDefaults())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer e.Close()
-			shards.Go(func() { reports[i], errs[i] = e.Run(t.Context()) })
-		}
-		shards.Wait()
 		var got []Request
-		for i, r := range reports {
-			if errs[i] != nil {
-				t.Fatal(errs[i])
-			}
-			balanced(t, r)
+		for _, r := range playShards(t, c, 3) {
 			for _, kept := range r.Requests {
 				got = append(got, Request{Endpoint: kept.Endpoint, Index: kept.Index, Due: kept.Due})
 			}
@@ -79,6 +67,56 @@ func TestShardsAreThePlanOnEveryEngine(t *testing.T) {
 		}
 		if diff := gocmp.Diff(want, seen); diff != "" {
 			t.Errorf("the server's requests are not the plan:\n%s", diff)
+		}
+	})
+}
+
+// playShards plays the shards of c at once.
+func playShards(t *testing.T, c Config, of int) []*Report {
+	t.Helper()
+	c.StartAt = time.Now().Add(300 * time.Millisecond)
+	reports, errs := make([]*Report, of), make([]error, of)
+	var all sync.WaitGroup
+	for i := range of {
+		c.Shard = arrival.Shard{Index: i, Of: of}
+		e, err := New(t.Context(), c.WithDefaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		all.Go(func() { reports[i], errs[i] = e.Run(t.Context()) })
+	}
+	all.Wait()
+	for i, r := range reports {
+		if errs[i] != nil {
+			t.Fatal(errs[i])
+		}
+		balanced(t, r)
+	}
+	return reports
+}
+
+// TestAStartThatHasPassed: names may take long to resolve. Late arrivals would be
+// sent in a burst.
+func TestAStartThatHasPassed(t *testing.T) {
+	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+		for _, tt := range []struct {
+			ahead, warmup time.Duration
+			want          string
+		}{
+			{-time.Millisecond, 0, "is in the past; give a later time"},
+			{time.Minute, time.Hour, "leaves no time for a warm-up of 1h0m0s"},
+			{time.Minute, time.Second, ""},
+		} {
+			c := plan(Endpoint{Name: "fast", Rate: 1})
+			c.Engine, c.Warmup, c.StartAt = kind, tt.warmup, time.Now().Add(tt.ahead)
+			e, err := New(t.Context(), c.WithDefaults())
+			if err == nil {
+				e.Close()
+			}
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("a start %v ahead: error %v, want %q", tt.ahead, err, tt.want)
+			}
 		}
 	})
 }
