@@ -19,6 +19,7 @@ import (
 
 const synopsis = `Usage: loadgen -rate 20/s -duration 30s URL
        loadgen -duration 30s -endpoint name=a,url=URL,rate=20/s -endpoint name=b,url=URL,rate=5/s
+       loadgen -closed 50 -duration 30s URL   a closed loop, as a control
        loadgen -plan plan.yaml        a file; a flag wins over the environment, and both over the file
        loadgen plan -check plan.yaml  show a plan, and whether this machine can carry it; send nothing
        loadgen report load.json ...   merge the results of several generators or runs

@@ -65,6 +65,7 @@ func TestTheServerSeesThePlan(t *testing.T) {
 			dir := files(t, map[string]string{
 				"plan.yaml": `
 duration: 500ms
+warmup: 200ms
 header: {Authorization: Bearer of-the-file}
 connect-to: shop.test:80:` + address + `
 endpoints:
@@ -80,11 +81,16 @@ endpoints:
 				t.Fatalf("exit code %d: %s%s", code, &stderr, &stdout)
 			}
 			want := map[string]int{
-				"load GET shop.test /1 Bearer x":                10,
-				"load GET shop.test /2 Bearer x":                10,
-				"load GET shop.test /3?q=4 Bearer x":            10,
-				`load POST shop.test /orders Bearer x {"a": 1}`: 10,
-				"load PATCH " + address + " /more a, b":         5,
+				"load GET shop.test /1 Bearer x":                  10,
+				"load GET shop.test /2 Bearer x":                  10,
+				"load GET shop.test /3?q=4 Bearer x":              10,
+				`load POST shop.test /orders Bearer x {"a": 1}`:   10,
+				"warmup GET shop.test /1 Bearer x":                4,
+				"warmup GET shop.test /2 Bearer x":                4,
+				"warmup GET shop.test /3?q=4 Bearer x":            4,
+				"warmup PATCH " + address + " /more a, b":         2,
+				`warmup POST shop.test /orders Bearer x {"a": 1}`: 4,
+				"load PATCH " + address + " /more a, b":           5,
 			}
 			if diff := cmp.Diff(want, seen.seen); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)

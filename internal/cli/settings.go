@@ -33,7 +33,7 @@ func readSettings(fs *flag.FlagSet, path string) error {
 			continue
 		}
 		if err := setLine(fs, line, given); err != nil {
-			return fmt.Errorf("-config %s:%d: %q: %w", path, n, shortened(line), err)
+			return fmt.Errorf("-config %s:%d: %w", path, n, err)
 		}
 	}
 	return nil
@@ -73,6 +73,7 @@ func setLine(fs *flag.FlagSet, line string, given map[string]bool) error {
 	value = strings.TrimSpace(value)
 	f := fs.Lookup(name)
 	if f == nil {
+		// What follows may be a secret.
 		return fmt.Errorf("there is no flag -%s", shortened(name))
 	}
 	if short, ok := f.Value.(*alias); ok {
@@ -87,7 +88,10 @@ func setLine(fs *flag.FlagSet, line string, given map[string]bool) error {
 	if given[name] {
 		return nil
 	}
-	return fs.Set(name, value)
+	if err := fs.Set(name, value); err != nil {
+		return fmt.Errorf("%q: %w", shortened(line), err)
+	}
+	return nil
 }
 
 // shortened is as much of a line as an error shows.

@@ -13,5 +13,11 @@ func (c Config) Planned() []int {
 	return planned
 }
 
-// Plays is the engine that plays c, with Auto decided.
-func (c Config) Plays() Kind { return c.engine() }
+// Plays is the engine that plays c, with Auto decided, and how many loops it has;
+// Goroutines has none.
+func (c Config) Plays() (kind Kind, loops int) {
+	if kind = c.engine(); kind == Loop {
+		loops = c.loops()
+	}
+	return kind, loops
+}

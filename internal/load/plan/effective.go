@@ -29,6 +29,7 @@ type Effective struct {
 	Arrivals    string   `json:"arrivals,omitempty"` // of the open model
 	Seed        *uint64  `json:"seed,omitempty"`     // of poisson arrivals
 	Engine      string   `json:"engine"`             // which one plays it
+	Loops       int      `json:"loops,omitempty"`    // of the engine loop
 	QuantumMS   float64  `json:"quantum_ms"`
 	MaxLagMS    float64  `json:"max_lag_ms"`
 	Phase       string   `json:"phase"`
@@ -84,10 +85,11 @@ type PortsNeed struct {
 // machine, and raises the soft limit on open files to the hard one.
 func (p Plan) Effective() Effective {
 	c := p.Config
+	kind, loops := c.Plays()
 	e := Effective{
 		Schema: Schema, File: p.File, Identity: c.Digest(), Model: "open",
 		DurationS: c.Duration.Seconds(), WarmupS: c.Warmup.Seconds(), Arrivals: string(c.Arrivals),
-		Engine: string(c.Plays()), QuantumMS: milliseconds(c.Quantum), MaxLagMS: milliseconds(c.MaxLag), Phase: c.Phase,
+		Engine: string(kind), Loops: loops, QuantumMS: milliseconds(c.Quantum), MaxLagMS: milliseconds(c.MaxLag), Phase: c.Phase,
 		Connections: connectionWords(c.Connections), Needs: needs(c),
 	}
 	if c.Closed > 0 {
@@ -198,7 +200,11 @@ func (e Effective) Print(w io.Writer) {
 	if e.WarmupS > 0 {
 		what += fmt.Sprintf(" after %v of warm-up", seconds(e.WarmupS))
 	}
-	fmt.Fprintf(w, "%s, played by the engine %s; plan %s\n\n", what, e.Engine, e.Identity)
+	player := e.Engine
+	if e.Loops > 1 {
+		player += fmt.Sprintf(" with %d threads", e.Loops)
+	}
+	fmt.Fprintf(w, "%s, played by the engine %s; plan %s\n\n", what, player, e.Identity)
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "endpoint\tmethod\turl\trate\tarrivals\tworkers\ttimeout\tsends")

@@ -120,7 +120,7 @@ func (f *Flags) addLoad() {
 	f.fs.StringVar(&f.file, flagPlan, "", "read the plan from this YAML `file`; a flag wins over it")
 	f.duration(&c.Duration, flagDuration, "the load window takes this `duration`")
 	f.number(&f.count, flagCount, "send exactly `N` requests: the window is N / rate")
-	f.fs.StringVar(&f.arrivals, flagArrivals, string(engine.Constant), "`pattern` of constant, poisson, "+arrival.PatternSyntax)
+	f.fs.StringVar(&f.arrivals, flagArrivals, string(engine.Constant), "`pattern`, poisson, "+arrival.PatternSyntax)
 	f.fs.Uint64Var(&c.Seed, "seed", 1, "`number` that poisson arrivals are drawn from")
 	f.duration(&c.Warmup, "warmup", "load for this `duration` before the window, which is in no figure")
 	f.fs.Func("start-at", "the first arrival is at this RFC 3339 `time` (default: at once)", func(s string) (err error) {
