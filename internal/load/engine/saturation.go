@@ -24,7 +24,7 @@ func ownLimits(s *result.Saturation, c Config) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	if s.PacerBusySeconds > 0 {
-		add("the generator's own limit: its pacing thread was busy for %d %% or more of %s (at most %.0f %%), and it has one CPU; lower the rate, or share it among several generators (loadgen report adds them up)",
+		add("the generator's own limit: its pacing thread was busy for %d %% or more of %s (at most %.0f %%), and it has one CPU; lower the rate, play it with more loops (-loops), or share it among several generators",
 			busyPercent, seconds(s.PacerBusySeconds, s.Seconds), s.PacerPercentMax)
 	}
 	if s.CPUBusySeconds > 0 {

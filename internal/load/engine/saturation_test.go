@@ -15,7 +15,7 @@ import (
 func TestOwnLimits(t *testing.T) {
 	const (
 		busy = "the generator's own limit: its pacing thread was busy for 95 % or more of 12 of 30 seconds (at most 99 %), and it has one CPU; " +
-			"lower the rate, or share it among several generators (loadgen report adds them up)"
+			"lower the rate, play it with more loops (-loops), or share it among several generators"
 		crowded = "a crowded machine: the generator's pacing thread was runnable without a CPU for 10 % or more of 3 of 30 seconds (at most 34 %); " +
 			"end what else runs here, or give the generator a CPU of its own"
 		pauses = "the generator's own limit: its garbage collector stopped it 7 times for 301.0 ms together, 2.0 ms at most; set GOGC or GOMEMLIMIT higher, or lower the rate"
