@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -48,7 +49,7 @@ func diff(args []string, stdout, stderr io.Writer) int {
 			return cli.Fail(stderr, "loadgen", cli.ExitFailure, err)
 		}
 	}
-	if err := compare.CheckModel(sets[0], sets[1]); err != nil {
+	if err := cmp.Or(compare.CheckModel(sets[0], sets[1]), compare.CheckWhole(sets[0], sets[1])); err != nil {
 		return cli.Fail(stderr, "loadgen", cli.ExitUsage, err)
 	}
 	d := compare.Loads(sets[0], sets[1])

@@ -88,6 +88,17 @@ func CheckModel(base, other []Run) error {
 	return nil
 }
 
+// CheckWhole refuses shards: each is a part of one run, and counted by itself it
+// would pass for a run.
+func CheckWhole(base, other []Run) error {
+	for _, r := range slices.Concat(base, other) {
+		if s := r.Load.Shard; s != nil && s.Of > 1 {
+			return fmt.Errorf("%s is shard %d of %d, a part of a run; merge the shards first, with loadgen report -json", r.Path, s.Index, s.Of)
+		}
+	}
+	return nil
+}
+
 // Loads compares the runs of both sets, endpoint by endpoint. A figure that a run
 // does not have, such as the p99.9 of few requests, is left out for all of them.
 func Loads(base, other []Run) result.LoadDiff {

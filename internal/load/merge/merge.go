@@ -124,10 +124,13 @@ func names(inputs []input) []string {
 func (m *merger) frame(inputs []input, rounds []round) {
 	first := inputs[0].load
 	m.load.StartedAt, m.load.Phase, m.load.Seed = first.StartedAt, first.Phase, first.Seed
-	m.load.Model = first.Model
+	m.load.Model, m.load.Engine, m.load.Warmup = first.Model, first.Engine, warmUp(inputs)
 	m.load.Generator.Name = first.Generator.Name
 	for _, in := range inputs {
 		m.load.Merged.Files = append(m.load.Merged.Files, in.path)
+		if in.load.Engine != first.Engine {
+			m.load.Engine = ""
+		}
 		m.load.Generator.CPUSeconds += in.load.Generator.CPUSeconds
 		m.load.Generator.RunQueueWaitMS += in.load.Generator.RunQueueWaitMS
 		end := in.load.StartedAt.Sub(first.StartedAt).Seconds() + in.load.ElapsedS

@@ -356,3 +356,36 @@ func TestErrors(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestWarmUpsAndEngines(t *testing.T) {
+	warm := func(seconds float64, ok int) func(*result.Load) {
+		return func(l *result.Load) {
+			l.Engine = "loop"
+			l.Warmup = &result.Warmup{Seconds: seconds, Endpoints: map[string]result.WarmupEndpoint{
+				"fast": {Scheduled: ok + 3, Started: ok + 2, Dropped: 1, OK: ok, Failed: 2, Overhang: 1},
+			}}
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		second func(*result.Load)
+		want   *result.Warmup
+		engine string
+	}{
+		{"the same", warm(2, 20), &result.Warmup{Seconds: 2, Endpoints: map[string]result.WarmupEndpoint{
+			"fast": {Scheduled: 36, Started: 34, Dropped: 2, OK: 30, Failed: 4, Overhang: 2},
+		}}, "loop"},
+		{"another length", warm(3, 20), nil, "loop"},
+		{"none", func(l *result.Load) { l.Engine = "goroutines" }, nil, ""},
+	} {
+		dir := t.TempDir()
+		r := run{window: time.Second, ok: []time.Duration{ms}}
+		got, err := Files([]string{r.write(t, dir, "a.json", warm(2, 10)), r.write(t, dir, "b.json", tt.second)}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, got.Load.Warmup); diff != "" || got.Load.Engine != tt.engine {
+			t.Errorf("%s: engine %q, want %q; warm-up %s", tt.name, got.Load.Engine, tt.engine, diff)
+		}
+	}
+}
