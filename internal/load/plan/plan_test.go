@@ -126,3 +126,27 @@ func faultsOf(t *testing.T, err error) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// TestTheDocumentedPlan: the example of docs/programs.md is a plan.
+func TestTheDocumentedPlan(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "programs.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, ok := strings.Cut(string(page), "```yaml\n")
+	text, _, closed := strings.Cut(block, "```")
+	if !ok || !closed {
+		t.Fatal("there is no plan in docs/programs.md")
+	}
+	dir := in(t, map[string]string{"plan.yaml": text, "order.json": "{}", "orders.csv": "url\n/orders/1\n/orders/2\n"})
+	p, err := made("-plan", filepath.Join(dir, "plan.yaml"), "-duration", "5m", "-endpoint", "name=fast,rate=200/s", "-H", "Authorization: Bearer x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "5m0s poisson | fast GET 127.0.0.1:8080/fast 200/s 2s Accept=application/json Authorization=Bearer x" +
+		" | order POST 127.0.0.1:8080/orders 10/s 5s Accept=application/json Authorization=Bearer x body {} row /orders/1  row /orders/2 " +
+		" | fast:p(95)<200ms | failed<1%"
+	if diff := cmp.Diff(want, said(p)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
