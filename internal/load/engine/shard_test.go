@@ -259,3 +259,27 @@ func TestAClosedModelIsNotSplit(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestPoissonArrivalsFindAWorker: whatever the server does, none of a few million
+// arrivals would be dropped.
+func TestPoissonArrivalsFindAWorker(t *testing.T) {
+	for seed := range uint64(20) {
+		for _, of := range []int{1, 7} {
+			c := plan(Endpoint{Name: "fast", Rate: 2000, Timeout: 750 * time.Millisecond})
+			c.Duration, c.Arrivals, c.Seed, c.Shard = 50*time.Second, Poisson, seed, arrival.Shard{Of: of}
+			c = c.WithDefaults()
+			lead, trail := c.arrivals(), c.arrivals()
+			last, _ := trail.Next()
+			within := 0
+			for a, ok := lead.Next(); ok; a, ok = lead.Next() {
+				within++
+				for ; a.Due-last.Due >= c.Endpoints[0].Timeout+workerSlack; last, _ = trail.Next() {
+					within--
+				}
+				if within > c.Endpoints[0].Workers {
+					t.Fatalf("seed %d, shard %v: %d arrivals within a timeout, and %d workers", seed, c.Shard, within, c.Endpoints[0].Workers)
+				}
+			}
+		}
+	}
+}
