@@ -59,6 +59,15 @@ func TestConstantCountsExactly(t *testing.T) {
 	}
 }
 
+func TestThirtyASecondForThirtySecondsAreNineHundredEveryTime(t *testing.T) {
+	for run := range 10 {
+		all := drain(Constant(30, 30*time.Second))
+		if len(all) != 900 || all[0] != 0 || all[899] != 29_966_666_667 {
+			t.Errorf("run %d: %d arrivals from %v to %v, want 900 from 0 to 29.966666667s", run, len(all), all[0], all[len(all)-1])
+		}
+	}
+}
+
 func TestConstantScaledRatesStayExact(t *testing.T) {
 	// A scaled run divides the rate and multiplies the window by the scale.
 	for _, scale := range []float64{1, 0.7, 0.5, 0.3, 0.1, 0.07, 0.05} {

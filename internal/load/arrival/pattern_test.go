@@ -257,3 +257,37 @@ func FuzzParsePattern(f *testing.F) {
 		}
 	})
 }
+
+func TestInitialRates(t *testing.T) {
+	recording := func(text string) Pattern {
+		r, err := ParseRecording("r.csv", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	course := func(text string) Pattern {
+		p, err := ParsePattern(text, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, tt := range []struct {
+		name    string
+		pattern Pattern
+		want    rate.Rate
+	}{
+		{"ramp", course("ramp:3/s..30/s"), 3},
+		{"ramp from 0", course("ramp:0/s..30/s"), 0},
+		{"steps", course("steps:7/s:1s,9/s:1s"), 7},
+		{"short recording", recording("0\n1\n2\n3.5\n"), 1},              // 4 in 4 s
+		{"long recording", recording("0\n5\n9.9\n10\n500\n"), 0.3},       // 3 in 10 s
+		{"recording that begins late", recording("100\n200\n"), 0},       // none in 10 s
+		{"recording of another", recording("endpoint,due_s\nslow,1"), 0}, // none at all
+	} {
+		if got := tt.pattern.Initial("fast"); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
