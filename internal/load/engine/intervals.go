@@ -36,7 +36,9 @@ func newIntervals(c Config, tallies []*tally, start time.Time) *intervals {
 
 func (l *intervals) run() {
 	defer close(l.done)
-	if l.await(0) {
+	// A little early, so that it is no part of the first second. A warm-up is all
+	// but over, and without one nothing is sent yet.
+	if l.await(-notice / 2) {
 		l.meter.begin()
 	}
 	var from time.Duration
@@ -65,7 +67,7 @@ func (l *intervals) await(moment time.Duration) bool {
 // cut ends the interval [from, to). An error of the log is kept and ends the
 // log, not the run.
 func (l *intervals) cut(from, to time.Duration) {
-	second := Second{From: from, To: to, Window: l.c.Duration, Generator: l.meter.second(to-from, from < l.c.Duration)}
+	second := Second{From: from, To: to, Window: l.c.Duration, Generator: l.meter.second(from < l.c.Duration)}
 	for i, t := range l.tallies {
 		timings, now := t.rotate()
 		l.write(t.name+"/"+latency.Response, from, to, timings.Response)

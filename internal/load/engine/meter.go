@@ -42,6 +42,7 @@ type threadTime struct{ ran, waited time.Duration }
 // pacer is a thread that paces.
 type pacer struct {
 	thread int
+	first  threadTime // at the beginning
 	before threadTime // as last read
 	after  threadTime // once it has ended
 	ended  bool
@@ -58,13 +59,13 @@ func (p *pacer) now() threadTime {
 type meter struct {
 	mu     sync.Mutex
 	pacers []*pacer
-	waited time.Duration // of those that have ended, runnable without a CPU
 
 	// Used by intervals alone, and by report when they are over.
 	start  resources
-	gc     gcTimes       // at the start
-	first  time.Duration // CPU of the process at the start
+	gc     gcTimes       // at the beginning
+	first  time.Duration // CPU of the process at the beginning
 	cpu    time.Duration // as last read
+	at     time.Time     // of that
 	pauses debug.GCStats
 	sum    result.Saturation
 }
@@ -76,22 +77,27 @@ type gcTimes struct {
 }
 
 func newMeter() *meter {
-	m := &meter{start: usage()}
+	m := &meter{}
 	// The second number is what the runtime could use, and more than the first in
 	// a program that gives a pacer in a system call a share of its own.
 	m.sum.CPUs = min(runtime.NumCPU(), runtime.GOMAXPROCS(0))
-	m.first = processCPU()
-	m.cpu = m.first
-	debug.ReadGCStats(&m.pauses)
-	m.gc = gcTimes{gcCPU(), m.pauses.PauseTotal, m.pauses.NumGC}
+	m.begin()
 	return m
 }
 
-// begin makes this moment the one from which the first second is measured. What
-// was used until then, while a start was waited for, is in no second.
+// begin makes this moment the one from which everything is measured. What was used
+// until then, for a warm-up or while a start was waited for, is in no figure.
 func (m *meter) begin() {
-	m.cpu = processCPU()
+	m.start, m.first, m.at = usage(), processCPU(), time.Now()
+	m.cpu = m.first
+	debug.ReadGCStats(&m.pauses)
+	m.gc = gcTimes{gcCPU(), m.pauses.PauseTotal, m.pauses.NumGC}
 	m.busiestPacer()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.pacers {
+		p.first = p.before
+	}
 }
 
 // enlist makes the calling goroutine's thread known as one that paces. The
@@ -99,7 +105,7 @@ func (m *meter) begin() {
 func (m *meter) enlist() (end func()) {
 	p := &pacer{thread: threadID()}
 	p.before = timesOf(p.thread)
-	first := p.before
+	p.first = p.before
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pacers = append(m.pacers, p)
@@ -108,16 +114,17 @@ func (m *meter) enlist() (end func()) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		p.after, p.ended = after, true
-		m.waited += after.waited - first.waited
 	}
 }
 
-// second is what was used since the last call, length ago. A second that begins
+// second is what was used since the last call or the beginning. One that lies
 // within the window counts for the saturation.
-func (m *meter) second(length time.Duration, withinWindow bool) GeneratorSecond {
-	now := processCPU()
-	used := now - m.cpu
-	m.cpu = now
+func (m *meter) second(withinWindow bool) GeneratorSecond {
+	now, cpu := time.Now(), processCPU()
+	// The time that has really passed: where the machine is crowded this comes late,
+	// and the more was used.
+	length, used := now.Sub(m.at), cpu-m.cpu
+	m.at, m.cpu = now, cpu
 	pacer := m.busiestPacer()
 	m.collections()
 	if length < leastSecond {
@@ -178,7 +185,11 @@ func (m *meter) used() result.Child {
 	used := usage().since(m.start)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	used.RunQueueWaitMS += ms(m.waited)
+	for _, p := range m.pacers {
+		if p.ended {
+			used.RunQueueWaitMS += ms(p.after.waited - p.first.waited)
+		}
+	}
 	return used
 }
 

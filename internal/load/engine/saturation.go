@@ -37,7 +37,8 @@ func ownLimits(s *result.Saturation, c Config) []string {
 	}
 	window := float64(s.Seconds) * 1000
 	switch {
-	case s.GCPauseMS > maxGCPausePercent/100.*window || s.GCPauseMaxMS >= ms(c.MaxLag):
+	// A pause is also long where the collector itself was kept from a CPU.
+	case s.GCPauseMS > maxGCPausePercent/100.*window || s.GCPauseMaxMS >= ms(c.MaxLag) && s.PacerWaitSeconds == 0:
 		add("the generator's own limit: its garbage collector stopped it %d times for %.1f ms together, %.1f ms at most; set GOGC or GOMEMLIMIT higher, or lower the rate",
 			s.GCCycles, s.GCPauseMS, s.GCPauseMaxMS)
 	case s.GCCPUPercent > maxGCCPUPercent:

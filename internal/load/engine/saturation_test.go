@@ -36,6 +36,7 @@ func TestOwnLimits(t *testing.T) {
 		{"both", &result.Saturation{Seconds: 30, PacerBusySeconds: 12, PacerPercentMax: 99.2, PacerWaitSeconds: 3, PacerWaitPercentMax: 34.2}, []string{busy, crowded}},
 		{"pauses together", &result.Saturation{Seconds: 30, GCCycles: 7, GCPauseMS: 301, GCPauseMaxMS: 2, GCCPUPercent: 50}, []string{pauses}},
 		{"one long pause", &result.Saturation{Seconds: 30, GCCycles: 7, GCPauseMS: 6, GCPauseMaxMS: 5}, []string{long}},
+		{"one long pause on a crowded machine", &result.Saturation{Seconds: 30, GCCycles: 7, GCPauseMS: 6, GCPauseMaxMS: 5, PacerWaitSeconds: 3, PacerWaitPercentMax: 34.2}, []string{crowded}},
 		{"the collector's CPU", &result.Saturation{Seconds: 30, GCCycles: 900, GCPauseMS: 100, GCPauseMaxMS: 1, GCCPUPercent: 31}, []string{
 			"the generator's own limit: its garbage collector took 31 % of the CPU that it used, in 900 cycles; set GOGC or GOMEMLIMIT higher, or lower the rate"}},
 	} {
@@ -85,34 +86,51 @@ func TestTheMeterSeesABusyThread(t *testing.T) {
 		t.Skip("threads are read on Linux only")
 	}
 	m := newMeter()
-	m.begin()
 	began := time.Now()
 	spun := make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
 		defer close(spun)
 		defer m.enlist()()
-		for time.Since(began) < leastSecond {
+		for time.Since(began) < leastSecond+10*time.Millisecond {
 		}
 	}()
 	<-spun
-	length := time.Since(began)
-	s := m.second(length, true)
+	s := m.second(true)
 	// What it ran and what it waited for a CPU are nearly all of the time.
 	if all := s.PacerPercent + m.sum.PacerWaitPercentMax; all < 80 || s.CPUPercent < s.PacerPercent/2 {
 		t.Errorf("ran and waited %.0f %% of the time, the process ran %.0f %%: %+v", all, s.CPUPercent, m.sum)
 	}
-	if again := m.second(length, true); again.PacerPercent != 0 || m.sum.Seconds != 2 {
-		t.Errorf("a thread that has ended ran %v %%; %d seconds, want 2", again.PacerPercent, m.sum.Seconds)
-	}
-	if m.second(leastSecond-1, true); m.sum.Seconds != 2 {
+	if m.second(true); m.sum.Seconds != 1 {
 		t.Error("a second too short to tell was counted")
+	}
+	time.Sleep(leastSecond)
+	if again := m.second(true); again.PacerPercent != 0 || m.sum.Seconds != 2 {
+		t.Errorf("a thread that has ended ran %v %%; %d seconds, want 2", again.PacerPercent, m.sum.Seconds)
 	}
 	for range 3 {
 		runtime.GC()
 	}
-	m.second(time.Second, true)
+	m.second(true)
 	if got := m.saturation(); got.GCCycles < 3 || got.GCPauseMS <= 0 || got.GCPauseMaxMS <= 0 || got.GCPauseMaxMS > got.GCPauseMS {
 		t.Errorf("three collections: %+v", got)
+	}
+}
+
+// TestTheMeterBeginsAfterAWarmUp: what was used before the beginning does not count.
+func TestTheMeterBeginsAfterAWarmUp(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("CPU time is read on Linux only")
+	}
+	const spent = 100 * time.Millisecond
+	m := newMeter()
+	for before := processCPU(); processCPU()-before < spent; {
+	}
+	if used := m.used(); used.CPUSeconds < spent.Seconds() {
+		t.Fatalf("the warm-up used %v s: this test shows nothing", used.CPUSeconds)
+	}
+	m.begin()
+	if used := m.used(); used.CPUSeconds >= spent.Seconds()/2 {
+		t.Errorf("%v s of CPU after the beginning, want those of the warm-up left out", used.CPUSeconds)
 	}
 }
