@@ -208,3 +208,56 @@ func TestConnectionsAreMadeToWhereTheyAreLed(t *testing.T) {
 		}
 	})
 }
+
+func TestAnIdleConnectionThatTheServerEndsIsNotUsedAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(*net.TCPConn) // after the answer
+	}{
+		{"FIN", func(conn *net.TCPConn) { conn.CloseWrite() }},
+		{"RST", func(conn *net.TCPConn) { conn.SetLinger(0); conn.Close() }},
+		{"bytes that nobody asked for", func(conn *net.TCPConn) { io.WriteString(conn, okAnswer) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			withEachEngine(t, func(t *testing.T, _ Kind, client newClient) {
+				// The request that would have met it goes out on a new connection: nothing
+				// was lost on the old one, so there is nothing to put on record.
+				answered := make(chan struct{}, 3)
+				p := newPeer(t, func(conn *net.TCPConn, _ string) bool {
+					io.WriteString(conn, okAnswer)
+					time.Sleep(20 * time.Millisecond) // let the client take the answer alone
+					tt.end(conn)
+					answered <- struct{}{}
+					return true
+				})
+				do, _ := client(t, p.url(), "GET")
+				for i := range 3 {
+					if x := do(i, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
+						t.Errorf("request %d: %+v", i, x.Answer)
+					}
+					<-answered
+				}
+				if connections, requests, _ := p.counts(); connections != 3 || requests != 3 {
+					t.Errorf("the server saw %d connections and %d requests, want 3 of both", connections, requests)
+				}
+			})
+		})
+	}
+}
+
+func TestAConnectionOutlivesTheDeadlineOfItsLastRequest(t *testing.T) {
+	withEachEngine(t, func(t *testing.T, _ Kind, client newClient) {
+		p := newPeer(t, write(okAnswer))
+		do, _ := client(t, p.url(), "GET")
+		for i := range 3 {
+			deadline := time.Now().Add(200 * time.Millisecond)
+			if x := do(i, deadline); x.Answer.Outcome != ledger.OK {
+				t.Errorf("request %d: %+v", i, x.Answer)
+			}
+			time.Sleep(time.Until(deadline) + time.Millisecond)
+		}
+		if connections, requests, _ := p.counts(); connections != 1 || requests != 3 {
+			t.Errorf("the server saw %d connections and %d requests, want 1 and 3", connections, requests)
+		}
+	})
+}

@@ -17,9 +17,6 @@ const (
 	readable = unix.EPOLLIN | closing
 )
 
-// maxRetired is how many idle connections are closed before a request is sent.
-const maxRetired = 4
-
 // begin gives an arrival that has fallen due to a free slot, which sends it; if
 // there is none the arrival is dropped.
 func (l *loop) begin(of int32, j job) {

@@ -138,7 +138,7 @@ type client struct {
 
 // do implements Client.
 func (c *client) do(index int, deadline time.Time) Exchange {
-	conn, stale := c.target.takeIdle(c.http.connections)
+	conn, stale := c.target.usable(c.http.connections)
 
 	x := Exchange{Began: time.Now()}
 	conn, x.Answer = c.exchange(conn, index, x.Began, deadline)

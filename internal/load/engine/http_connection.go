@@ -15,6 +15,10 @@ import (
 // server is just closing; one that does is a transport_error, not a retry.
 const maxIdle = 4 * time.Second
 
+// maxRetired is how many idle connections may be found to be of no use before a
+// request is sent on a new one.
+const maxRetired = 4
+
 // socket is a TCP connection that remembers its last errors, since neither fasthttp
 // nor TLS always pass them on. A read and a write may be under way at once.
 type socket struct {
@@ -67,6 +71,25 @@ func (c *connection) Read(p []byte) (int, error) {
 		c.failure = err
 	}
 	return n, err
+}
+
+// usable is an idle connection for the next request, or nil, and the stale ones
+// that are the caller's to close.
+//
+// One that the server has ended, or on which it has sent what nobody asked for, is
+// stale: no request was on it, so that nothing is put on record. Only a few are
+// looked at, since a request waits for it.
+func (t *endpointTarget) usable(policy Connections) (conn *connection, stale []*connection) {
+	for range maxRetired {
+		var aged []*connection
+		conn, aged = t.takeIdle(policy)
+		stale = append(stale, aged...)
+		if conn == nil || silent(conn.socket) {
+			return conn, stale
+		}
+		stale = append(stale, conn)
+	}
+	return nil, stale
 }
 
 // takeIdle is the connection that became idle last and may be used again, or nil.

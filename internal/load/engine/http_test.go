@@ -28,23 +28,6 @@ func sender(t *testing.T, url, method string, with ...func(*Config)) (*HTTP, Cli
 	return h, h.NewClient(0, false)
 }
 
-func TestAKeepAliveConnectionThatTheServerClosed(t *testing.T) {
-	// The server answers, and then ends the idle connection. The next request
-	// meets the closed connection: that is on record, and is not repeated.
-	p := newPeer(t, writeAndClose("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
-	_, do := sender(t, p.url(), "GET")
-	for i, want := range []ledger.Outcome{ledger.OK, ledger.TransportError, ledger.OK} {
-		if x := do(i, time.Now().Add(10*time.Second)); x.Answer.Outcome != want {
-			t.Errorf("request %d: %+v, want %v", i, x.Answer, want)
-		}
-		// The FIN is on its way before the next request is.
-		time.Sleep(20 * time.Millisecond)
-	}
-	if connections, requests, _ := p.counts(); connections != 2 || requests != 2 {
-		t.Errorf("the server saw %d connections and %d requests, want 2 and 2", connections, requests)
-	}
-}
-
 func TestAConnectionThatWasIdleTooLongIsNotUsedAgain(t *testing.T) {
 	p := newPeer(t, write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
 	h, do := sender(t, p.url(), "GET")

@@ -57,44 +57,6 @@ func loopClient(t *testing.T, url, method string, with ...func(*Config)) (Client
 	return l.do, l.hangUpIdle // which may be called twice
 }
 
-func TestTheLoopDropsAnIdleConnectionThatTheServerEnds(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		end  func(*net.TCPConn) // after the answer
-	}{
-		{"FIN", func(conn *net.TCPConn) { conn.CloseWrite() }},
-		{"RST", func(conn *net.TCPConn) { conn.SetLinger(0); conn.Close() }},
-		{"bytes that nobody asked for", func(conn *net.TCPConn) { io.WriteString(conn, okAnswer) }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			// The request that would have met it goes out on a new connection: nothing
-			// was lost on the old one, so there is nothing to put on record.
-			answered := make(chan struct{}, 3)
-			p := newPeer(t, func(conn *net.TCPConn, _ string) bool {
-				io.WriteString(conn, okAnswer)
-				time.Sleep(20 * time.Millisecond) // let the client take the answer alone
-				tt.end(conn)
-				answered <- struct{}{}
-				return true
-			})
-			l := loopAlone(t, p.url(), "GET")
-			for i := range 3 {
-				if x := l.do(i, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
-					t.Errorf("request %d: %+v", i, x.Answer)
-				}
-				<-answered
-				l.turn(time.Second)
-				if l.lanes[0].idle.first != none {
-					t.Errorf("after request %d the connection is still there", i)
-				}
-			}
-			if connections, requests, _ := p.counts(); connections != 3 || requests != 3 {
-				t.Errorf("the server saw %d connections and %d requests, want 3 of both", connections, requests)
-			}
-		})
-	}
-}
-
 func TestTheLoopClosesAConnectionThatWasIdleTooLong(t *testing.T) {
 	p := newPeer(t, write(okAnswer))
 	l := loopAlone(t, p.url(), "GET")

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -211,5 +212,31 @@ func TestAnInsecureRunWarns(t *testing.T) {
 		if warned := strings.Contains(fmt.Sprint(r.Load.Validity.Warnings), "certificate was not verified"); warned != insecure {
 			t.Errorf("insecure %v: warnings %q", insecure, r.Load.Validity.Warnings)
 		}
+	}
+}
+
+func TestAnIdleConnectionThatTheServerEndsUnderTLS(t *testing.T) {
+	const idle = 200 * time.Millisecond
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.IdleTimeout = idle
+	var dials atomic.Int64
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			dials.Add(1)
+		}
+	}
+	server.StartTLS()
+	defer server.Close()
+	_, do := sender(t, server.URL, "GET", over(Connections{Insecure: true}))
+	for i := range 4 {
+		if x := do(i, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
+			t.Errorf("request %d: %+v", i, x.Answer)
+		}
+		if i == 1 {
+			time.Sleep(2 * idle)
+		}
+	}
+	if dials.Load() != 2 {
+		t.Errorf("%d connections, want one for each two requests", dials.Load())
 	}
 }
