@@ -169,7 +169,7 @@ func newLoop(e *loopEngine, streams []stream, index int) *loop {
 	end := 0
 	pools := make([]*pool, len(c.Endpoints))
 	for i, endpoint := range c.Endpoints {
-		pools[i] = &pool{route: e.routes[i], idle: newList(), vacant: newList(), fresh: int32(end)}
+		pools[i] = &pool{route: e.routes[i].own(), idle: newList(), vacant: newList(), fresh: int32(end)}
 		endpoint.Workers = part(endpoint.Workers, index, len(e.polls))
 		end += c.slots(endpoint)
 	}

@@ -102,6 +102,27 @@ func newRoute(to netip.AddrPort) (route, error) {
 	return route{remote: to, family: family, socket: socket}, err
 }
 
+// own is the route with addresses that are one loop's alone: package unix writes
+// into an address whenever it is used.
+func (r route) own() route {
+	r.socket = ownAddress(r.socket)
+	r.sources = slices.Clone(r.sources)
+	for i, source := range r.sources {
+		r.sources[i] = ownAddress(source)
+	}
+	return r
+}
+
+func ownAddress(a unix.Sockaddr) unix.Sockaddr {
+	switch a := a.(type) {
+	case *unix.SockaddrInet4:
+		return &unix.SockaddrInet4{Port: a.Port, Addr: a.Addr}
+	case *unix.SockaddrInet6:
+		return &unix.SockaddrInet6{Port: a.Port, ZoneId: a.ZoneId, Addr: a.Addr}
+	}
+	return a
+}
+
 // socketAddress is a in the form that the kernel takes.
 func socketAddress(a netip.AddrPort) (unix.Sockaddr, error) {
 	ip := a.Addr()

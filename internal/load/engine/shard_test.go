@@ -44,6 +44,7 @@ func TestShardsAreThePlanOnEveryEngine(t *testing.T) {
 		c.Engine, c.KeepRequests = kind, true
 		if kind == Loop {
 			c.Loops = 2 // each a shard of a shard
+			c.Connections.Sources = []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")}
 		}
 		whole := c.arrivals()
 		want := map[string][]string{}
