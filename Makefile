@@ -78,6 +78,13 @@ lint: ## gofmt, go vet, staticcheck
 bench-self: build ## what the lab itself costs: /fast beside a bare handler, the pause of a dump
 	$(GO) test -run '^$$' -bench . -benchtime 1x -count 1 ./test/overhead
 
+# Tools that are installed run beside loadgen; docs/programs.md says how to get them.
+# An hour and a half on a machine that should do nothing else; ARGS=-short takes minutes.
+.PHONY: bench-peers
+bench-peers: build ## loadgen beside the load generators that are installed: ARGS="-short", PEERS_DIR=folder
+	CGO_ENABLED=0 $(GO) build $(GOFLAGS_BUILD) -o $(BIN)/ ./test/peers
+	$(BIN)/peers -results="$(RESULTS)" $(ARGS)
+
 .PHONY: clean
 clean: ## remove what was built; results stay
 	rm -rf $(BIN)
