@@ -97,7 +97,8 @@ func TestAccounts(t *testing.T) {
 func TestLoadgenAccount(t *testing.T) {
 	dir := t.TempDir()
 	l := result.Load{Schema: result.LoadSchema, Validity: result.Validity{Reasons: []string{"url: 2 of 12 arrivals were dropped"}}, Endpoints: map[string]result.Endpoint{"url": {
-		Scheduled: 12, Dropped: 2, Started: 10, OK: 6, Timeout: 1, Interrupted: 3, Response: result.Percentiles{P90: 30, P99: 48},
+		Planned: 12, Scheduled: 12, Dropped: 2, Started: 10, OK: 6, Timeout: 1, Interrupted: 3,
+		Response: result.Percentiles{P90: 30, P95: 40, P99: 48, Max: 50, Count: 7},
 	}}}
 	if err := result.WriteJSON(filepath.Join(dir, resultFile), l); err != nil {
 		t.Fatal(err)
