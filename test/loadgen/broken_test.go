@@ -33,7 +33,7 @@ func TestServerKilledInTheMiddle(t *testing.T) {
 		var open []*net.TCPConn
 		answered, dead := 0, false
 		var listener *net.TCPListener
-		kill := func() {
+		kill := func() { // under the mutex
 			dead = true
 			listener.Close()
 			for _, conn := range open {
@@ -41,6 +41,7 @@ func TestServerKilledInTheMiddle(t *testing.T) {
 				conn.Close()
 			}
 		}
+		mu.Lock() // nobody dies before the listener is known
 		listener = listen(t, func(conn *net.TCPConn, _ int) {
 			mu.Lock()
 			open = append(open, conn)
@@ -67,6 +68,7 @@ func TestServerKilledInTheMiddle(t *testing.T) {
 				mu.Unlock()
 			}
 		})
+		mu.Unlock()
 		o := play(t, engine, "http://"+listener.Addr().String(), "-rate=200", "-duration=600ms", "-timeout=2s", anyLag)
 		o.checkIdentities(t, 120, seen)
 		e := o.endpoint()

@@ -65,6 +65,14 @@ func (f *freezer) freeze() {
 	})
 }
 
+// times are how long the server was frozen, how long it then took to answer those who
+// had waited, and how many they were.
+func (f *freezer) times() (freeze, drain time.Duration, waited int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.thawed.Sub(f.frozen), f.last.Sub(f.thawed), f.waited
+}
+
 // TestFrozenServer: the server stands still for F of a window W. A request due x before
 // the thaw waits x, whatever the tool does meanwhile, so that the share of requests
 // that wait longer than x is (F - x) / W, and the percentile p is F - (1 - p) * W: of a
@@ -85,7 +93,7 @@ func TestFrozenServer(t *testing.T) {
 				// A timer of the server may be late, its answers leave one after the
 				// other, and a crowded machine reads them as late as it sends: all of
 				// it is known.
-				freeze, drain := f.thawed.Sub(f.frozen), f.last.Sub(f.thawed)
+				freeze, drain, waited := f.times()
 				late := drain.Seconds() + e.Lag.P99/1000
 				for _, percentile := range []struct {
 					p   float64
@@ -95,7 +103,7 @@ func TestFrozenServer(t *testing.T) {
 					tolerance := 0.03*want.Seconds() + late
 					if got := percentile.got / 1000; math.Abs(got-want.Seconds()) > tolerance {
 						t.Errorf("p%.0f is %.3f s, want %.3f s within %.3f s (frozen for %v, %d waited, answered in %v, lag p99 %v ms)",
-							100*percentile.p, got, want.Seconds(), tolerance, freeze, f.waited, drain, e.Lag.P99)
+							100*percentile.p, got, want.Seconds(), tolerance, freeze, waited, drain, e.Lag.P99)
 					}
 				}
 				t.Logf("p90 %v ms, p99 %v ms; frozen for %v, answered in %v, lag p99 %v ms", e.Response.P90, e.Response.P99, freeze, drain, e.Lag.P99)
@@ -119,8 +127,8 @@ func TestFrozenServerAndTooFewWorkers(t *testing.T) {
 		}
 		// As many as there are workers wait; the others of a freeze find none free.
 		waiting := int(frozenFor.Seconds() * frozenRate)
-		if e.Dropped < (waiting-workers)*9/10 || f.waited < workers {
-			t.Errorf("%d dropped and %d waiting, want some %d and %d", e.Dropped, f.waited, waiting-workers, workers)
+		if _, _, waited := f.times(); e.Dropped < (waiting-workers)*9/10 || waited < workers {
+			t.Errorf("%d dropped and %d waiting, want some %d and %d", e.Dropped, waited, waiting-workers, workers)
 		}
 		if n := len(seen.reads()); n != e.Started || e.Started != planned-e.Dropped || e.OK != e.Started {
 			t.Errorf("%d started, %d ok, %d read by the server; want %d of each", e.Started, e.OK, n, planned-e.Dropped)
