@@ -41,7 +41,8 @@ func ownLimits(s *result.Saturation, c Config) []string {
 	case s.GCPauseMS > maxGCPausePercent/100.*window || s.GCPauseMaxMS >= ms(c.MaxLag) && s.PacerWaitSeconds == 0:
 		add("the generator's own limit: its garbage collector stopped it %d times for %.1f ms together, %.1f ms at most; set GOGC or GOMEMLIMIT higher, or lower the rate",
 			s.GCCycles, s.GCPauseMS, s.GCPauseMaxMS)
-	case s.GCCPUPercent > maxGCCPUPercent:
+	case s.GCCPUPercent > maxGCCPUPercent && s.GCCycles >= s.Seconds:
+		// A cycle now and then is a large part only of a CPU time that is nothing.
 		add("the generator's own limit: its garbage collector took %.0f %% of the CPU that it used, in %d cycles; set GOGC or GOMEMLIMIT higher, or lower the rate",
 			s.GCCPUPercent, s.GCCycles)
 	}

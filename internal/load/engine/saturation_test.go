@@ -37,6 +37,7 @@ func TestOwnLimits(t *testing.T) {
 		{"pauses together", &result.Saturation{Seconds: 30, GCCycles: 7, GCPauseMS: 301, GCPauseMaxMS: 2, GCCPUPercent: 50}, []string{pauses}},
 		{"one long pause", &result.Saturation{Seconds: 30, GCCycles: 7, GCPauseMS: 6, GCPauseMaxMS: 5}, []string{long}},
 		{"one long pause on a crowded machine", &result.Saturation{Seconds: 30, GCCycles: 7, GCPauseMS: 6, GCPauseMaxMS: 5, PacerWaitSeconds: 3, PacerWaitPercentMax: 34.2}, []string{crowded}},
+		{"hardly any CPU, and a cycle of it", &result.Saturation{Seconds: 30, GCCycles: 1, GCCPUPercent: 31}, nil},
 		{"the collector's CPU", &result.Saturation{Seconds: 30, GCCycles: 900, GCPauseMS: 100, GCPauseMaxMS: 1, GCCPUPercent: 31}, []string{
 			"the generator's own limit: its garbage collector took 31 % of the CPU that it used, in 900 cycles; set GOGC or GOMEMLIMIT higher, or lower the rate"}},
 	} {
