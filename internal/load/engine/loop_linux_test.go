@@ -348,3 +348,33 @@ func TestTheLoopLeavesNoFileOpen(t *testing.T) {
 	// The server is in this process, and has its files open until it sees the end.
 	eventually(t, "every file is closed again", func() bool { return files() <= before })
 }
+
+func TestNoKeepaliveProbes(t *testing.T) {
+	// They would find a dead peer on the client's behalf.
+	p := newPeer(t, write(okAnswer))
+	l := loopAlone(t, p.url(), "GET")
+	l.do(0, time.Now().Add(10*time.Second))
+	h, do := sender(t, p.url(), "GET")
+	do(0, time.Now().Add(10*time.Second))
+	raw, err := h.targets[0].idle[0].socket.Conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	probes := func(fd int) int {
+		n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := probes(int(l.slots[l.lanes[0].idle.first].fd)); n != 0 {
+		t.Errorf("the loop's connection has SO_KEEPALIVE %d", n)
+	}
+	if err := raw.Control(func(fd uintptr) {
+		if n := probes(int(fd)); n != 0 {
+			t.Errorf("the goroutines' connection has SO_KEEPALIVE %d", n)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
