@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"strings"
 	"time"
@@ -66,8 +65,8 @@ type progress struct {
 // moment is where a run stands at the end of a second.
 type moment struct {
 	at, window                time.Duration
-	planned, started          float64 // per second, in the last one
-	inFlight, dropped, failed int     // the last two since the start
+	planned, started          int // in the last second
+	inFlight, dropped, failed int // the last two since the start
 	p50, p99                  time.Duration
 	answered                  bool // in the last second; else there are no percentiles
 }
@@ -79,14 +78,18 @@ func showProgress(s screen, notes []string) *progress {
 	return p
 }
 
-// second takes what happened in a second, and never waits.
+// second takes what happened in a second, and never waits. The last one, cut short
+// by the last answer, is left to the summary: its rates would not be those of a
+// second.
 func (p *progress) second(s engine.Second) {
+	if s.To-s.From < time.Second {
+		return
+	}
 	m := moment{at: s.To, window: s.Window}
 	p.all.Reset()
-	length := (s.To - s.From).Seconds()
 	for _, e := range s.Endpoints {
-		m.planned += perSecond(e.Planned, length)
-		m.started += perSecond(e.Started, length)
+		m.planned += e.Planned
+		m.started += e.Started
 		m.inFlight += e.InFlight
 		p.dropped += e.Dropped
 		p.failed += e.Outcomes.Failed()
@@ -100,14 +103,6 @@ func (p *progress) second(s engine.Second) {
 	default:
 	}
 	p.latest <- m
-}
-
-// perSecond is a rate; a second that was cut to nothing has none.
-func perSecond(n int, seconds float64) float64 {
-	if seconds <= 0 {
-		return 0
-	}
-	return float64(n) / seconds
 }
 
 // end shows no more, and leaves the line of a terminal empty.
@@ -151,9 +146,9 @@ func (m moment) line(s screen) string {
 	}
 	switch {
 	case m.planned > 0:
-		parts = append(parts, fmt.Sprintf("%s of %s/s", short(m.started), short(m.planned)))
+		parts = append(parts, fmt.Sprintf("%d of %d/s", m.started, m.planned))
 	case m.at <= m.window:
-		parts = append(parts, short(m.started)+"/s")
+		parts = append(parts, fmt.Sprintf("%d/s", m.started))
 	default:
 		parts = append(parts, "waiting for answers")
 	}
@@ -176,14 +171,6 @@ func (m moment) line(s screen) string {
 		text = strings.Replace(text, loud, "\033[1;31m"+loud+"\033[0m", 1)
 	}
 	return text
-}
-
-// short is a rate: whole from 100 on.
-func short(perSecond float64) string {
-	if perSecond >= 100 || perSecond == math.Trunc(perSecond) {
-		return fmt.Sprintf("%.0f", perSecond)
-	}
-	return fmt.Sprintf("%.1f", perSecond)
 }
 
 func milliseconds(d time.Duration) string {

@@ -58,7 +58,9 @@ func TestProgress(t *testing.T) {
 				var text bytes.Buffer
 				test.screen.w, test.screen.width = &text, func() int { return 120 }
 				p := showProgress(test.screen, nil)
-				for _, s := range []engine.Second{secondOf(1, 20, 0), secondOf(7, 20, test.dropped)} {
+				short := secondOf(13, 20, 5)
+				short.From += time.Millisecond
+				for _, s := range []engine.Second{secondOf(1, 20, 0), secondOf(7, 20, test.dropped), short} {
 					p.second(s)
 					synctest.Wait()
 				}

@@ -85,7 +85,12 @@ func dropStretches(drops []result.DropSecond) string {
 	}
 	var parts []string
 	for _, s := range all[:min(len(all), maxStretches)] {
-		parts = append(parts, fmt.Sprintf("from %.1f to %.1f s", float64(s.first)/1e9, float64(s.last)/1e9))
+		first, last := fmt.Sprintf("%.1f", float64(s.first)/1e9), fmt.Sprintf("%.1f", float64(s.last)/1e9)
+		if first == last {
+			parts = append(parts, fmt.Sprintf("at %s s", first))
+		} else {
+			parts = append(parts, fmt.Sprintf("from %s to %s s", first, last))
+		}
 	}
 	if more := len(all) - maxStretches; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d times more", more))

@@ -19,6 +19,7 @@ func TestDropStretches(t *testing.T) {
 		want  string
 	}{
 		{nil, ""},
+		{[]result.DropSecond{{Second: 1, Dropped: 1, FirstDueNS: 14e8, LastDueNS: 14e8}}, " at 1.4 s"},
 		{at(12), " from 12.1 to 12.9 s"},
 		{at(12, 13, 14), " from 12.1 to 14.9 s"},
 		{at(0, 2, 3), " from 0.1 to 0.9 s, from 2.1 to 3.9 s"},

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	"chokepoint/internal/load/engine"
@@ -123,6 +125,15 @@ func TestScrapesAgreeWithTheLedger(t *testing.T) {
 	}
 	if middle["loadgen_elapsed_seconds"] != 1 || middle["loadgen_window_seconds"] != 1.3 || middle["process_cpu_seconds_total"] <= 0 {
 		t.Errorf("after a second: %v", middle)
+	}
+}
+
+func TestMetricsAreNamedAsPrometheusAsks(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newLoad([]string{"fast"}))
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("error %v, problems %v", err, problems)
 	}
 }
 
