@@ -5,8 +5,10 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"chokepoint/internal/load/engine"
 	"chokepoint/internal/result"
@@ -199,7 +201,16 @@ func appendCounts(lines []string, name string, counts map[string]int) []string {
 	}
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%s x %d", key, counts[key]))
+		parts = append(parts, fmt.Sprintf("%s x %d", printable(key), counts[key]))
 	}
 	return append(lines, name+": "+strings.Join(parts, ", "))
+}
+
+// printable is text that a server chose, as it may be shown: one that could move the
+// cursor or begin a line is quoted.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }

@@ -121,3 +121,16 @@ func TestSummary(t *testing.T) {
 		})
 	}
 }
+
+func TestTextsOfAServerCannotForgeLines(t *testing.T) {
+	for text, want := range map[string]string{
+		"bulkhead_full":      "busy: bulkhead_full x 2",
+		"zu viele, später":   "busy: zu viele, später x 2",
+		"a\nvalid":           `busy: "a\nvalid" x 2`,
+		"\x1b[2J\x1b[Hvalid": `busy: "\x1b[2J\x1b[Hvalid" x 2`,
+	} {
+		if diff := cmp.Diff([]string{want}, appendCounts(nil, "busy", map[string]int{text: 2})); diff != "" {
+			t.Errorf("%q (-want +got)\n%s", text, diff)
+		}
+	}
+}
