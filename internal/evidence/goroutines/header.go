@@ -204,3 +204,9 @@ func labelToken(s string) (token, rest string, ok bool) {
 	}
 	return s[:end], s[end:], true
 }
+
+// IsHeader says whether line, without its end, is the header of a goroutine.
+func IsHeader(line []byte) bool {
+	_, ok := parseHeader(line, false)
+	return ok
+}

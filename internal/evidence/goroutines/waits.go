@@ -22,8 +22,8 @@ var (
 	locking = pattern{"sync.runtime_SemacquireMutex", "sync.runtime_SemacquireRWMutex*", "internal/sync.runtime_SemacquireMutex"}
 	channel = []string{
 		"chan receive", "chan send", "chan receive (nil chan)", "chan send (nil chan)", "select", "select (no cases)",
-		"sync.Cond.Wait", "sync.WaitGroup.Wait", "semacquire", "coroutine", "finalizer wait",
 	}
+	condition = []string{"sync.Cond.Wait", "sync.WaitGroup.Wait", "semacquire", "coroutine", "finalizer wait"}
 )
 
 // waits are tried in this order. What the state alone settles comes first: a
@@ -45,5 +45,6 @@ var waits = []wait{
 	{Wait: stacks.WaitWrite, Frames: []pattern{write}},
 	{Wait: stacks.WaitRead, Frames: []pattern{read}},
 	{Wait: stacks.WaitSemaphore, Frames: []pattern{weighted}},
-	{Wait: stacks.WaitSignal, States: channel},
+	{Wait: stacks.WaitChannel, States: channel},
+	{Wait: stacks.WaitCondition, States: condition},
 }

@@ -36,7 +36,8 @@ const (
 	WaitAccept     = "accept"          // for a client to connect, or for any socket to be ready
 	WaitSemaphore  = "semaphore"       // for a permit
 	WaitLock       = "lock"            // for a mutex or a monitor
-	WaitSignal     = "signal"          // for a channel, a condition, a future, another goroutine or thread
+	WaitChannel    = "channel"         // for the other side of a channel of Go
+	WaitCondition  = "condition"       // for a condition, a future, a group of others to end
 	WaitTimer      = "timer"           // for a time
 	WaitNothing    = "nothing"         // it runs, or could
 )
@@ -45,7 +46,7 @@ const (
 func Waits() []string {
 	return []string{
 		WaitIdle, WaitHTTP, WaitDatabase, WaitConnection, WaitConnect, WaitRead, WaitWrite,
-		WaitAccept, WaitSemaphore, WaitLock, WaitSignal, WaitTimer, WaitNothing,
+		WaitAccept, WaitSemaphore, WaitLock, WaitChannel, WaitCondition, WaitTimer, WaitNothing,
 	}
 }
 

@@ -19,10 +19,11 @@ const (
 	ByFrame   Axis = "frame"
 	ByStack   Axis = "stack" // every frame and the creator; arguments, ids and wait times make no difference
 	ByCreator Axis = "creator"
+	ByName    Axis = "name" // of the threads of one pool, where the format has names
 )
 
 // Axes lists all of them.
-func Axes() []Axis { return []Axis{ByPlace, ByWait, ByState, ByFrame, ByStack, ByCreator} }
+func Axes() []Axis { return []Axis{ByPlace, ByWait, ByState, ByFrame, ByStack, ByCreator, ByName} }
 
 // Limits that keep the memory of a Tally bounded, whatever it counts.
 const (
@@ -40,6 +41,7 @@ type Group struct {
 	State     string `json:"state,omitempty"`
 	Frame     string `json:"frame,omitempty"` // the telling frame
 	CreatedBy string `json:"created_by,omitempty"`
+	Name      string `json:"name,omitempty"`
 	Count     int    `json:"count"`
 	Stacks    int    `json:"stacks"`            // how many different stacks it holds
 	Example   string `json:"example,omitempty"` // the first of its members, as printed
@@ -50,9 +52,9 @@ type Group struct {
 
 // groupKey tells the groups of an axis apart. Only the fields of the axis are set.
 type groupKey struct {
-	where, wait, state, frame, creator string
-	stack                              uint64 // without a seed of the process: see stackID
-	rest                               bool
+	where, wait, state, frame, creator, name string
+	stack                                    uint64
+	rest                                     bool
 }
 
 // Tally counts goroutines or threads one by one. Its memory grows with the
@@ -106,7 +108,7 @@ func (t *Tally) Add(s Stack, text []byte) {
 		t.queued += s.Count
 		t.workerWhere[Queued] += s.Count
 	}
-	one := Group{Where: p.Where, Wait: p.Wait, State: s.State, Frame: p.Frame.Func, CreatedBy: s.CreatedBy.Func}
+	one := Group{Where: p.Where, Wait: p.Wait, State: s.State, Frame: p.Frame.Func, CreatedBy: s.CreatedBy.Func, Name: s.Name}
 	m := t.group(t.key(one, id), one, text)
 	m.add(one, s.Count)
 	if _, seen := m.distinct[id]; !seen && t.pairs < maxStacks {
@@ -147,13 +149,15 @@ func (t *Tally) key(g Group, stack uint64) groupKey {
 		return groupKey{stack: stack}
 	case ByCreator:
 		return groupKey{creator: g.CreatedBy}
+	case ByName:
+		return groupKey{name: g.Name}
 	}
 	return groupKey{where: g.Where, state: g.State, frame: g.Frame}
 }
 
 func (t *Tally) group(key groupKey, first Group, text []byte) *members {
 	m := t.groups[key]
-	names := len(first.Where) + len(first.Wait) + len(first.State) + len(first.Frame) + len(first.CreatedBy)
+	names := len(first.Where) + len(first.Wait) + len(first.State) + len(first.Frame) + len(first.CreatedBy) + len(first.Name)
 	if m == nil && (len(t.groups) >= maxGroups || t.textual+names > maxTextual) {
 		key, first, text = groupKey{rest: true}, Group{}, nil
 		m = t.groups[key]
@@ -177,7 +181,7 @@ func (m *members) add(one Group, count int) {
 	for _, f := range []struct {
 		all *string
 		one string
-	}{{&m.Where, one.Where}, {&m.Wait, one.Wait}, {&m.State, one.State}, {&m.Frame, one.Frame}, {&m.CreatedBy, one.CreatedBy}} {
+	}{{&m.Where, one.Where}, {&m.Wait, one.Wait}, {&m.State, one.State}, {&m.Frame, one.Frame}, {&m.CreatedBy, one.CreatedBy}, {&m.Name, one.Name}} {
 		if *f.all != f.one {
 			*f.all = ""
 		}
@@ -223,7 +227,7 @@ func (t *Tally) Groups() []Group {
 func compareGroups(a, b Group) int {
 	return cmp.Or(
 		cmp.Compare(a.Where, b.Where), cmp.Compare(a.State, b.State), cmp.Compare(a.Frame, b.Frame),
-		cmp.Compare(a.Wait, b.Wait), cmp.Compare(a.CreatedBy, b.CreatedBy), cmp.Compare(a.key.stack, b.key.stack),
+		cmp.Compare(a.Wait, b.Wait), cmp.Compare(a.CreatedBy, b.CreatedBy), cmp.Compare(a.Name, b.Name), cmp.Compare(a.key.stack, b.key.stack),
 	)
 }
 

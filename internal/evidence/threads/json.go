@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"chokepoint/internal/evidence/stacks"
@@ -242,21 +243,23 @@ func (s *scanJSON) isVirtual(t thread, frames []stacks.Frame) bool {
 
 // print makes the text of a thread as jstack has it.
 func (s *scanJSON) print(name string, one stacks.Stack) {
-	b := bytes.NewBuffer(s.text[:0])
-	fmt.Fprintf(b, "%q\n", name)
+	b := append(strconv.AppendQuote(s.text[:0], name), '\n')
 	if one.State != "" {
-		fmt.Fprintf(b, "   %s%s\n", statePrefix, one.State)
+		b = append(append(append(b, "   "+statePrefix...), one.State...), '\n')
 	}
 	for _, f := range one.Frames {
-		switch {
-		case b.Len() >= maxText:
-		case f.File == "":
-			fmt.Fprintf(b, "\tat %s(Unknown Source)\n", f.Func)
-		default:
-			fmt.Fprintf(b, "\tat %s(%s:%d)\n", f.Func, f.File, f.Line)
+		if len(b) >= maxText {
+			break
 		}
+		b = append(append(append(b, "\tat "...), f.Func...), '(')
+		if f.File == "" {
+			b = append(b, "Unknown Source"...)
+		} else {
+			b = strconv.AppendInt(append(append(b, f.File...), ':'), int64(f.Line), 10)
+		}
+		b = append(b, ")\n"...)
 	}
-	s.text = b.Bytes()
+	s.text = b
 }
 
 // members reads the rest of an object; members that are not in read are skipped.

@@ -128,7 +128,7 @@ var rules = stacks.Rules{
 		{Wait: stacks.WaitWrite, Frames: []pattern{channelWrite}},
 		{Wait: stacks.WaitRead, Frames: []pattern{read}},
 		{Wait: stacks.WaitRead, Frames: []pattern{channelRead}},
-		{Wait: stacks.WaitSignal, States: []string{"WAITING", "TIMED_WAITING"}},
+		{Wait: stacks.WaitCondition, States: []string{"WAITING", "TIMED_WAITING"}},
 		{Wait: stacks.WaitNothing, States: []string{"RUNNABLE", "NEW"}},
 	},
 	Plumbing: pattern{

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"chokepoint/internal/evidence/dumps"
+	"chokepoint/internal/evidence/stacks"
+)
+
+// printDumps prints what each dump is, who stands where, and the groups: with
+// their counts over time if there are several dumps.
+func printDumps(w io.Writer, r dumpReport, f dumpFlags) {
+	for i, d := range r.Dumps {
+		printHeading(w, d, i, len(r.Dumps))
+	}
+	printWords(w, "where", stacks.Wheres(), r.Dumps, func(d dumps.Dump) map[string]int { return d.Where })
+	printWords(w, "waits for", append(stacks.Waits(), ""), r.Dumps, func(d dumps.Dump) map[string]int { return d.Waits })
+	if len(r.Dumps) == 1 {
+		printGroups(w, r.Dumps[0].Groups, f)
+	} else {
+		printTimeline(w, r, f)
+	}
+	for i, h := range r.Asserted {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		mark := "ok  "
+		if !h.OK {
+			mark = "FAIL"
+		}
+		why := ""
+		if h.Why != "" {
+			why = "; " + h.Why
+		}
+		fmt.Fprintf(w, "  %s  %s: got %d in %s%s\n", mark, h.Text, h.Got, h.Dump, why)
+	}
+}
+
+// printHeading prints what a dump is. One of several has its number in front.
+func printHeading(w io.Writer, d dumps.Dump, i, of int) {
+	number := ""
+	if of > 1 {
+		number = fmt.Sprintf("#%d ", i+1)
+	}
+	format := string(d.Format)
+	if d.Gzip {
+		format += ", gzip"
+	}
+	fmt.Fprintf(w, "%s%s: %d %s (%s)", number, d.Name, d.Total, d.Format.Unit(), format)
+	if d.Workers > 0 || d.Queued > 0 {
+		fmt.Fprintf(w, ", %d of them workers, %d queued", d.Workers, d.Queued)
+	}
+	fmt.Fprintln(w)
+	if d.Truncated {
+		fmt.Fprintln(w, "  warning: the text ends before the dump does; the counts are too low")
+	}
+	for _, note := range d.Notes {
+		fmt.Fprintf(w, "  note: %s\n", note)
+	}
+}
+
+// printWords prints the words that any dump has, a row each and a column a dump.
+func printWords(w io.Writer, title string, words []string, all []dumps.Dump, counts func(dumps.Dump) map[string]int) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(table, "\n%s\t%s\n", title, columns(len(all)))
+	for _, word := range words {
+		if !slices.ContainsFunc(all, func(d dumps.Dump) bool { return counts(d)[word] > 0 }) {
+			continue
+		}
+		row := make([]int, len(all))
+		for i, d := range all {
+			row[i] = counts(d)[word]
+		}
+		fmt.Fprintf(table, "%s\t%s\n", orDash(word), numbers(row))
+	}
+	table.Flush()
+}
+
+// columns are the titles of one count for each dump.
+func columns(n int) string {
+	if n == 1 {
+		return "count\t"
+	}
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "#%d\t", i+1)
+	}
+	return b.String()
+}
+
+func numbers(counts []int) string {
+	var b strings.Builder
+	for _, n := range counts {
+		fmt.Fprintf(&b, "%d\t", n)
+	}
+	return b.String()
+}
+
+func orDash(text string) string { return cmp.Or(text, "-") }
+
+// identity are the cells that say which group it is. A dash is a field in which
+// its members differ, or that the format does not have.
+func identity(g stacks.Group) string {
+	if g.Rest {
+		return "(all beyond the limit of groups)"
+	}
+	cells := []string{orDash(g.Where), orDash(g.Wait), orDash(g.State), orDash(g.Frame)}
+	return strings.Join(cells, "\t") + "\t" + orDash(cmp.Or(g.CreatedBy, g.Name))
+}
+
+const identityTitles = "where\twaits for\tstate\ttelling frame\tcreated by, or name"
+
+func printGroups(w io.Writer, groups []stacks.Group, f dumpFlags) {
+	shown := firstOf(groups, f.top)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "\ncount\tstacks\t%s\n", identityTitles)
+	for _, g := range shown {
+		fmt.Fprintf(table, "%d\t%d\t%s\n", g.Count, g.Stacks, identity(g))
+	}
+	table.Flush()
+	left := 0
+	for _, g := range groups[len(shown):] {
+		left += g.Count
+	}
+	if left > 0 {
+		fmt.Fprintf(w, "and %d more groups of together %d; -top 0 prints all\n", len(groups)-len(shown), left)
+	}
+	if f.examples {
+		for i, g := range shown {
+			fmt.Fprintf(w, "\ngroup %d, %d alike:\n%s", i+1, g.Count, withNewline(cmp.Or(g.Example, "(not kept: there were too many groups)")))
+		}
+	}
+}
+
+func printTimeline(w io.Writer, r dumpReport, f dumpFlags) {
+	last := len(r.Dumps) - 1
+	table := func(title, counts string, rows []stacks.Row, of func([]int) string) {
+		shown := firstOf(rows, f.top)
+		fmt.Fprintf(w, "\n%s\n", title)
+		cells := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(cells, "%s%s\n", counts, identityTitles)
+		for _, row := range shown {
+			fmt.Fprintf(cells, "%s%s\n", of(row.Counts), identity(row.Group))
+		}
+		cells.Flush()
+		if len(shown) < len(rows) {
+			fmt.Fprintf(w, "and %d more; -top 0 prints all\n", len(rows)-len(shown))
+		}
+	}
+	table("timeline, the largest group first:", columns(len(r.Dumps)), r.Timeline, numbers)
+	table(fmt.Sprintf("difference from #1 to #%d, the largest first:", last+1), fmt.Sprintf("change\t#1\t#%d\t", last+1), r.Changes, func(counts []int) string {
+		return fmt.Sprintf("%+d\t%d\t%d\t", counts[last]-counts[0], counts[0], counts[last])
+	})
+	if f.examples {
+		for _, d := range r.Dumps {
+			for _, g := range firstOf(d.Groups, f.top) {
+				fmt.Fprintf(w, "\n%s, %d alike:\n%s", d.Name, g.Count, withNewline(cmp.Or(g.Example, "(not kept: there were too many groups)")))
+			}
+		}
+	}
+}
+
+func firstOf[T any](all []T, n int) []T {
+	if n > 0 && n < len(all) {
+		return all[:n]
+	}
+	return all
+}
+
+func withNewline(text string) string { return strings.TrimRight(text, "\r\n") + "\n" }

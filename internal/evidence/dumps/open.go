@@ -1,0 +1,148 @@
+package dumps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Options says how a source is opened.
+type Options struct {
+	Stdin io.Reader
+	// Timeout bounds a URL from the request to the last byte.
+	Timeout time.Duration
+	// MaxBytes bounds the answer of a URL, before it is decompressed here.
+	MaxBytes int64
+}
+
+// Source is an open dump.
+type Source struct {
+	Name string // what it is called in a report: a URL is without its secrets
+	io.ReadCloser
+}
+
+// Open opens a dump: "-" is Options.Stdin, what begins with http:// or https:// a
+// URL, and anything else a file or a pipe. A read that waits ends with ctx.
+func Open(ctx context.Context, source string, o Options) (Source, error) {
+	switch {
+	case source == "-":
+		return Source{"stdin", interruptible(ctx, io.NopCloser(o.Stdin))}, nil
+	case strings.HasPrefix(source, "http://"), strings.HasPrefix(source, "https://"):
+		return fetch(ctx, source, o)
+	}
+	// Without O_NONBLOCK the call itself waits for the writer of a pipe.
+	f, err := os.OpenFile(source, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return Source{}, err
+	}
+	info, err := f.Stat()
+	switch mode := info.Mode(); {
+	case err != nil:
+	case mode.IsRegular():
+		return Source{source, f}, nil
+	case mode.IsDir():
+		err = fmt.Errorf("%s is a folder; name the dumps in it, such as %s", source, strings.TrimSuffix(source, "/")+"/*.txt")
+	case mode&os.ModeNamedPipe != 0:
+		return Source{source, interruptible(ctx, f)}, nil
+	default:
+		err = fmt.Errorf("%s is neither a file nor a pipe", source)
+	}
+	f.Close()
+	return Source{}, err
+}
+
+// interruptible ends a read of r that may wait for ever with ctx.
+func interruptible(ctx context.Context, r io.ReadCloser) io.ReadCloser {
+	reader, writer := io.Pipe()
+	go func() {
+		_, err := io.Copy(writer, r)
+		writer.CloseWithError(err) // nil is io.EOF
+	}()
+	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })
+	return &pipe{reader, func() { stop(); reader.Close(); r.Close() }}
+}
+
+type pipe struct {
+	io.Reader
+	close func()
+}
+
+func (p *pipe) Close() error { p.close(); return nil }
+
+// fetch gets a URL with a plain GET.
+func fetch(ctx context.Context, source string, o Options) (Source, error) {
+	u, err := url.Parse(source)
+	if err != nil || u.Host == "" {
+		return Source{}, errors.New("a URL that cannot be read; want one such as http://127.0.0.1:6060/debug/pprof/goroutine?debug=2")
+	}
+	name := shown(u)
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("no whole answer within %v", o.Timeout))
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, source, nil)
+	if err != nil {
+		cancel()
+		return Source{}, fmt.Errorf("%s: not a URL that can be asked for", name)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		cause := context.Cause(ctx)
+		cancel()
+		// The message of a url.Error has the whole URL.
+		if inner := (*url.Error)(nil); errors.As(err, &inner) {
+			err = inner.Err
+		}
+		if cause != nil {
+			err = cause
+		}
+		return Source{}, fmt.Errorf("%s: %w", name, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		cancel()
+		return Source{}, fmt.Errorf("%s: %s; a dump is at /debug/pprof/goroutine?debug=2 in Go and at /actuator/threaddump in Spring Boot", name, response.Status)
+	}
+	body := &answer{ctx: ctx, r: response.Body, left: o.MaxBytes, most: o.MaxBytes}
+	return Source{name, &pipe{body, func() { response.Body.Close(); cancel() }}}, nil
+}
+
+// answer is a body of at most some bytes; its error says why it ended.
+type answer struct {
+	ctx        context.Context
+	r          io.Reader
+	left, most int64
+}
+
+func (a *answer) Read(p []byte) (int, error) {
+	if int64(len(p)) > a.left+1 {
+		p = p[:a.left+1]
+	}
+	n, err := a.r.Read(p)
+	a.left -= int64(n)
+	switch {
+	case a.left < 0:
+		return n - 1, fmt.Errorf("the answer has more than %d bytes; -max-bytes allows more", a.most)
+	case err != nil && err != io.EOF && context.Cause(a.ctx) != nil:
+		return n, context.Cause(a.ctx)
+	}
+	return n, err
+}
+
+// shown is a URL without what may be secret: no user, and of the query only the
+// parameters of pprof.
+func shown(u *url.URL) string {
+	visible := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	query := url.Values{}
+	for _, name := range []string{"debug", "gc", "seconds"} {
+		if v := u.Query().Get(name); v != "" {
+			query.Set(name, v)
+		}
+	}
+	visible.RawQuery = query.Encode()
+	return visible.String()
+}
