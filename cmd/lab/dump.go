@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"chokepoint/internal/cli"
@@ -88,7 +87,8 @@ func (f *dumpFlags) parse(args []string, stdout io.Writer) (sources []string, er
 		return nil, fmt.Errorf("-timeout %v: want more than 0", f.options.Timeout)
 	case f.options.MaxBytes <= 0:
 		return nil, fmt.Errorf("-max-bytes %d: want more than 0", f.options.MaxBytes)
-	case strings.Count(" "+strings.Join(sources, " ")+" ", " - ") > 1:
+	}
+	if first := slices.Index(sources, "-"); first >= 0 && slices.Contains(sources[first+1:], "-") {
 		return nil, errors.New("- is named twice; stdin can be read once")
 	}
 	return sources, nil
