@@ -36,6 +36,19 @@ func identities(p *peer) []string {
 	return all
 }
 
+// withEachPlayer runs the test for each engine, and for the loop with several
+// threads too.
+func withEachPlayer(t *testing.T, test func(t *testing.T, with func(*Config))) {
+	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+		test(t, func(c *Config) { c.Engine = kind })
+		if kind == Loop {
+			t.Run("3", func(t *testing.T) {
+				test(t, func(c *Config) { c.Engine, c.Loops = kind, 3 })
+			})
+		}
+	})
+}
+
 // about are the warnings of a run that have the word.
 func about(r *Report, word string) []string {
 	var all []string
@@ -104,20 +117,26 @@ func TestAWarmUpIsInNoFigure(t *testing.T) {
 }
 
 func TestAWarmUpHasItsOwnPhaseAndItsConnectionsStay(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachPlayer(t, func(t *testing.T, with func(*Config)) {
 		p := newPeer(t, write(okAnswer))
 		// "fast-w0" is a name by which ids could clash.
 		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 10}, Endpoint{Name: "fast-w0", URL: p.url(), Rate: 10})
-		c.Engine, c.Warmup, c.Duration = kind, 200*time.Millisecond, 300*time.Millisecond
+		c.Warmup, c.Duration = 200*time.Millisecond, 300*time.Millisecond
+		with(&c)
 		r := live(t, c)
-		want := slices.Concat(numbered("load fast-", 3), numbered("load fast-w0-", 3), numbered("warmup fast-w", 2), numbered("warmup fast-w0-w", 2))
-		slices.Sort(want)
-		if diff := cmp.Diff(want, identities(p)); diff != "" {
+		ids := slices.Concat(numbered("load fast-", 3), numbered("load fast-w0-", 3), numbered("warmup fast-w", 2), numbered("warmup fast-w0-w", 2))
+		slices.Sort(ids)
+		if diff := cmp.Diff(ids, identities(p)); diff != "" {
 			t.Error(diff)
 		}
-		// Each request was answered long before the next one was due.
-		if connections, _, _ := p.counts(); connections != 2 {
-			t.Errorf("%d connections, want one of each endpoint", connections)
+		// Each request was answered long before the next one was due. Loops do not
+		// share connections, and each has one arrival of the three.
+		want, got := 2, 0
+		if c.Loops > 1 {
+			want *= c.Loops
+		}
+		if got, _, _ = p.counts(); got != want {
+			t.Errorf("%d connections, want %d: one of each endpoint and loop", got, want)
 		}
 		if w := r.Load.Warmup.Endpoints["fast"]; w != (result.WarmupEndpoint{Scheduled: 2, Started: 2, OK: 2}) {
 			t.Errorf("warm-up %+v", w)
@@ -134,10 +153,11 @@ func muteInWarmUp(conn *net.TCPConn, head string) bool {
 }
 
 func TestWhatAWarmUpLeavesInFlightTakesNothingFromTheLoad(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachPlayer(t, func(t *testing.T, with func(*Config)) {
 		p := newPeer(t, muteInWarmUp)
-		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 50, Timeout: time.Hour, Workers: 2})
-		c.Engine, c.Warmup, c.Duration = kind, 100*time.Millisecond, 200*time.Millisecond
+		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 50, Timeout: time.Hour, Workers: 6})
+		c.Warmup, c.Duration = 200*time.Millisecond, 200*time.Millisecond
+		with(&c)
 		began := time.Now()
 		r := live(t, c)
 		if took := time.Since(began); took > 10*time.Second {
@@ -146,11 +166,11 @@ func TestWhatAWarmUpLeavesInFlightTakesNothingFromTheLoad(t *testing.T) {
 		if e := r.Load.Endpoints["fast"]; e.OK != 10 || e.Dropped != 0 {
 			t.Errorf("got %+v, want 10 ok", e)
 		}
-		want := map[string]result.WarmupEndpoint{"fast": {Scheduled: 5, Started: 2, Dropped: 3, Failed: 2, Overhang: 2}}
+		want := map[string]result.WarmupEndpoint{"fast": {Scheduled: 10, Started: 6, Dropped: 4, Failed: 6, Overhang: 6}}
 		if diff := cmp.Diff(want, r.Load.Warmup.Endpoints); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff([]string{"fast: warm-up: 3 of 5 arrivals were dropped", "fast: warm-up: 2 of 2 requests failed"}, about(r, "warm-up")); diff != "" {
+		if diff := cmp.Diff([]string{"fast: warm-up: 4 of 10 arrivals were dropped", "fast: warm-up: 6 of 6 requests failed"}, about(r, "warm-up")); diff != "" {
 			t.Error(diff)
 		}
 		for _, reason := range r.Load.Validity.Reasons {
@@ -163,7 +183,7 @@ func TestWhatAWarmUpLeavesInFlightTakesNothingFromTheLoad(t *testing.T) {
 }
 
 func TestCancelInTheWarmUp(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachPlayer(t, func(t *testing.T, with func(*Config)) {
 		for _, closed := range []int{0, 3} {
 			arrived := make(chan struct{}, 1_000_000)
 			p := newPeer(t, func(conn *net.TCPConn, head string) bool {
@@ -174,7 +194,8 @@ func TestCancelInTheWarmUp(t *testing.T) {
 			if c.Closed = closed; closed > 0 {
 				c.Endpoints[0].Rate = 0
 			}
-			c.Engine, c.Warmup = kind, time.Hour
+			c.Warmup = time.Hour
+			with(&c)
 			r := stoppedAfter(t, c, arrived)
 			e := r.Load.Endpoints["fast"]
 			if !r.StoppedEarly || r.Load.Validity.Valid || e.Scheduled != 0 || r.Load.ElapsedS != 0 {
@@ -294,16 +315,17 @@ func TestTheClosedModelSendsWhenTheLastRequestIsOver(t *testing.T) {
 }
 
 // closedPlan is a closed model of three workers for a short while.
-func closedPlan(p *peer, kind Kind) Config {
+func closedPlan(p *peer, with func(*Config)) Config {
 	c := plan(Endpoint{Name: "fast", URL: p.url()})
-	c.Engine, c.Closed, c.Duration = kind, 3, 200*time.Millisecond
+	c.Closed, c.Duration = 3, 200*time.Millisecond
+	with(&c)
 	return c
 }
 
 func TestTheClosedModelAgainstAServer(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachPlayer(t, func(t *testing.T, with func(*Config)) {
 		p := newPeer(t, write(okAnswer))
-		c := closedPlan(p, kind)
+		c := closedPlan(p, with)
 		c.Warmup = 100 * time.Millisecond
 		r := live(t, c)
 		e, w := r.Load.Endpoints["fast"], r.Load.Warmup.Endpoints["fast"]
@@ -326,9 +348,9 @@ func TestTheClosedModelAgainstAServer(t *testing.T) {
 }
 
 func TestTheClosedModelWithoutAnAnswer(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachPlayer(t, func(t *testing.T, with func(*Config)) {
 		p := newPeer(t, write(""))
-		c := closedPlan(p, kind)
+		c := closedPlan(p, with)
 		c.Endpoints[0].Timeout = time.Hour
 		c.GracefulStop = new(time.Duration)
 		r := live(t, c)
@@ -339,10 +361,10 @@ func TestTheClosedModelWithoutAnAnswer(t *testing.T) {
 }
 
 func TestTheClosedModelWithoutAServer(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachPlayer(t, func(t *testing.T, with func(*Config)) {
 		p := newPeer(t, write(okAnswer))
 		p.listener.Close()
-		c := closedPlan(p, kind)
+		c := closedPlan(p, with)
 		c.Duration = 50 * time.Millisecond
 		e := live(t, c).Load.Endpoints["fast"]
 		if e.Started < 3 || e.ConnectError != e.Started || e.Causes[CauseRefused] != e.Started {
@@ -352,13 +374,13 @@ func TestTheClosedModelWithoutAServer(t *testing.T) {
 }
 
 func TestCancelOfTheClosedModel(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachPlayer(t, func(t *testing.T, with func(*Config)) {
 		arrived := make(chan struct{}, 1_000_000)
 		p := newPeer(t, func(conn *net.TCPConn, head string) bool {
 			arrived <- struct{}{}
 			return write(okAnswer)(conn, head)
 		})
-		c := closedPlan(p, kind)
+		c := closedPlan(p, with)
 		c.Duration = time.Hour
 		r := stoppedAfter(t, c, arrived)
 		e := r.Load.Endpoints["fast"]

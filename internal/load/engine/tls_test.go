@@ -240,3 +240,47 @@ func TestAnIdleConnectionThatTheServerEndsUnderTLS(t *testing.T) {
 		t.Errorf("%d connections, want one for each two requests", dials.Load())
 	}
 }
+
+func TestLongRequestsOverTLS(t *testing.T) {
+	refuse := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) }
+	read := func(w http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err != nil || len(body) != 1_000_000 {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		answer http.HandlerFunc
+		size   int
+		want   ledger.Answer
+		dials  int
+	}{
+		{"read", read, 1_000_000, ledger.Answer{Outcome: ledger.OK, Status: 200}, 1},
+		{"refused before it is written", refuse, 16_000_000, ledger.Answer{Outcome: ledger.HTTPError, Status: 413}, 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var dials atomic.Int32
+			server := httptest.NewUnstartedServer(tt.answer)
+			server.Config.ErrorLog = log.New(io.Discard, "", 0) // a connection that is cut is the test
+			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					dials.Add(1)
+				}
+			}
+			server.StartTLS()
+			defer server.Close()
+			_, do := sender(t, server.URL, "POST", func(c *Config) {
+				c.Connections.Insecure = true
+				c.Endpoints[0].Body = patterned(tt.size)
+			})
+			for i := range 3 {
+				if x := do(i, time.Now().Add(10*time.Second)); x.Answer != tt.want {
+					t.Errorf("request %d: %+v, want %+v", i, x.Answer, tt.want)
+				}
+			}
+			if int(dials.Load()) != tt.dials {
+				t.Errorf("%d connections, want %d", dials.Load(), tt.dials)
+			}
+		})
+	}
+}
