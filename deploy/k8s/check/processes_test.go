@@ -74,11 +74,7 @@ func (n *node) mounts(t *testing.T, pod corev1.PodSpec) map[string]string {
 			switch {
 			case v.Name != mount.Name:
 			case v.ConfigMap != nil:
-				dir := t.TempDir()
-				for name, text := range n.objects.configMap(t, v.ConfigMap.Name).Data {
-					write(t, filepath.Join(dir, name), text)
-				}
-				paths[mount.MountPath] = dir
+				paths[mount.MountPath] = mountConfigMap(t, n.objects.configMap(t, v.ConfigMap.Name))
 			case v.PersistentVolumeClaim != nil:
 				paths[mount.MountPath] = n.claims[v.PersistentVolumeClaim.ClaimName]
 			}
@@ -88,6 +84,28 @@ func (n *node) mounts(t *testing.T, pod corev1.PodSpec) map[string]string {
 		}
 	}
 	return paths
+}
+
+// mountConfigMap lays a ConfigMap out as kubelet does: the files are links into a
+// folder that is itself reached by a link, so that all change at once.
+func mountConfigMap(t *testing.T, m *corev1.ConfigMap) string {
+	t.Helper()
+	dir := t.TempDir()
+	const data, version = "..data", "..2026_01_02_03_04_05.123456789"
+	if err := os.Mkdir(filepath.Join(dir, version), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	links := map[string]string{data: version}
+	for name, text := range m.Data {
+		write(t, filepath.Join(dir, version, name), text)
+		links[name] = filepath.Join(data, name)
+	}
+	for name, to := range links {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 var reference = regexp.MustCompile(`\$\(([A-Za-z_][A-Za-z0-9_]*)\)`)
