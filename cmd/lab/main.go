@@ -41,10 +41,7 @@ func main() {
 			os.Exit(toxiproxy.RunRemove(os.Args[2:], os.Stderr))
 		}
 	}
-	ctx, stop := cli.Context()
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(run(cli.Context(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

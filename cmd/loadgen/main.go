@@ -23,10 +23,7 @@ func main() {
 	// The pacer sleeps in a system call, and until the runtime notices it keeps
 	// its share of GOMAXPROCS from the workers: it gets one of its own.
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
-	ctx, stop := cli.Context()
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(run(cli.Context(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run is the program: it returns the exit code.
@@ -53,7 +50,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	case errors.Is(err, cli.ErrDone):
 		return cli.ExitOK
 	case err != nil:
-		return cli.Fail(stderr, "loadgen", cli.ExitUsage, fmt.Errorf("%w (loadgen -h lists the flags)", err))
+		return cli.Fail(stderr, "loadgen", cli.ExitUsage, withHint(err, "loadgen"))
 	}
 	code, err := load(ctx, o, stdout, stderr)
 	if err != nil {

@@ -64,10 +64,19 @@ func (c *commandLine) refuse(err error, stderr io.Writer) int {
 	}
 	faults, ok := errors.AsType[plan.Faults](err)
 	if !ok {
-		return cli.Fail(stderr, "loadgen", cli.ExitUsage, fmt.Errorf("%w (%s -h lists the flags)", err, c.fs.Name()))
+		return cli.Fail(stderr, "loadgen", cli.ExitUsage, withHint(err, c.fs.Name()))
 	}
 	for _, fault := range faults {
 		cli.Fail(stderr, "loadgen", cli.ExitUsage, fault)
 	}
 	return cli.ExitUsage
+}
+
+// withHint adds where the flags of the program are listed to an error of them. A
+// fault of the plan has its remedy already.
+func withHint(err error, program string) error {
+	if _, ok := errors.AsType[plan.Faults](err); ok {
+		return err
+	}
+	return fmt.Errorf("%w (%s -h lists the flags)", err, program)
 }

@@ -28,10 +28,7 @@ A slow, failing, hanging or refusing HTTP server.`
 // The soft limit on open files needs no call: package os raises it to the hard
 // one when a Go program starts (golang/go#46279); a test holds it to that.
 func main() {
-	ctx, stop := cli.Context()
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(run(cli.Context(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

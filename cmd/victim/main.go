@@ -25,10 +25,7 @@ const synopsis = `Usage: victim -database-url URL [flags]
 A service with one shared worker pool: /fast reads a row, /upstream calls a peer.`
 
 func main() {
-	ctx, stop := cli.Context()
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(run(cli.Context(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

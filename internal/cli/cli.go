@@ -130,11 +130,13 @@ func oneLine(text string) string {
 	return joined
 }
 
-// Context ends with the first SIGINT or SIGTERM; the second kills, as it does by default.
-func Context() (context.Context, context.CancelFunc) {
+// Context ends with the first SIGINT or SIGTERM; the second kills, as it does by
+// default. It is for the life of the program: were the default restored at its end,
+// a first signal that is still on its way would kill what has done its work.
+func Context() context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	return ctx, stop
+	return ctx
 }
 
 // Version is what the build knows of the module (a release, or the revision and

@@ -37,10 +37,7 @@ func main() {
 			os.Exit(spin(os.Args[2:], os.Stdout, os.Stderr))
 		}
 	}
-	ctx, stop := cli.Context()
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(run(cli.Context(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 const synopsis = `Usage: peers [flags]

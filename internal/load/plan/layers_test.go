@@ -70,6 +70,8 @@ func TestWhatWinsOverWhat(t *testing.T) {
 			want: "2s constant | url GET a/ 10/s 10s B=1 Accept=z C=2"},
 		{name: "the flag over both", file: one, env: map[string]string{"CHOKEPOINT_DURATION": "2s", "CHOKEPOINT_RATE": "3"}, args: []string{"-z", "3s", "-timeout", "1s"},
 			want: "3s constant | url GET a/ 3/s 1s Accept=x B=1"},
+		{name: "headers as a list", file: "url: http://a/\nrate: 1\nheader: ['A: 1', 'B: 2']\n", want: "10s constant | url GET a/ 1/s 10s A=1 B=2"},
+		{name: "an alias for a value", file: "url: &u http://a/\nrate: 1\nbody: *u\n", want: "10s constant | url POST a/ 1/s 10s body http://a/"},
 		{name: "a URL over that of the file", file: one, args: []string{"http://b/"}, want: "1m0s constant | url GET b/ 10/s 10s Accept=x B=1"},
 		{name: "the plan named by the environment", file: one, env: map[string]string{"CHOKEPOINT_PLAN": "@"}, want: "1m0s constant | url GET a/ 10/s 10s Accept=x B=1"},
 		{name: "what is beside endpoints is of each", file: two,

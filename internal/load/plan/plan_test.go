@@ -39,8 +39,6 @@ func in(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-const url = "http://127.0.0.1:1/"
-
 // full is a plan that says everything.
 const full = `# A shop.
 duration: 1m
