@@ -43,18 +43,22 @@ type metric struct {
 	value func(result.Endpoint) (float64, bool)
 }
 
-func metrics() []metric {
+// metrics are the figures of an endpoint. Good answers are looked at apart only where
+// there were others: the same figure twice would raise the bar for both.
+func metrics(failures bool) []metric {
 	all := []metric{
 		{"failed_ratio", "ratio", stats.Ratio(), false, func(e result.Endpoint) (float64, bool) { return e.FailedRatio, e.Scheduled > 0 }},
 		{"achieved_rate", "rate", stats.Quantity(0), true, func(e result.Endpoint) (float64, bool) { return e.AchievedRate, true }},
 	}
-	for _, of := range []struct {
+	type distribution struct {
 		name string
 		of   func(result.Endpoint) result.Percentiles
-	}{
-		{"response_ms", func(e result.Endpoint) result.Percentiles { return e.Response }},
-		{"ok_response_ms", func(e result.Endpoint) result.Percentiles { return e.OKResponse }},
-	} {
+	}
+	distributions := []distribution{{"response_ms", func(e result.Endpoint) result.Percentiles { return e.Response }}}
+	if failures {
+		distributions = append(distributions, distribution{"ok_response_ms", func(e result.Endpoint) result.Percentiles { return e.OKResponse }})
+	}
+	for _, of := range distributions {
 		times := func(percentile string, floor float64, value func(result.Percentiles) (float64, bool)) {
 			all = append(all, metric{of.name + "." + percentile, "ms", stats.Quantity(floor), false, func(e result.Endpoint) (float64, bool) {
 				p := of.of(e)
@@ -111,7 +115,7 @@ func Loads(base, other []Run) result.LoadDiff {
 		if a, b := rates(base, name), rates(other, name); !slices.Equal(a, b) {
 			warn("%s: the target rates differ, %v/s and %v/s: what follows from the rate cannot be told from what follows from the change", name, a, b)
 		}
-		for _, m := range metrics() {
+		for _, m := range metrics(failed(base, name) || failed(other, name)) {
 			p := stats.Pair{Base: values(base, name, m), Other: values(other, name, m), Kind: m.kind}
 			if p.Base == nil || p.Other == nil {
 				continue
@@ -212,6 +216,14 @@ func endpoints(base, other []Run, warn func(string, ...any)) []string {
 		all = append(all, name)
 	}
 	return all
+}
+
+// failed says whether an endpoint had responses that were no good answers.
+func failed(runs []Run, name string) bool {
+	return slices.ContainsFunc(runs, func(r Run) bool {
+		e := r.Load.Endpoints[name]
+		return e.Response.Count != e.OKResponse.Count
+	})
 }
 
 // rates are the different target rates of an endpoint, sorted.
