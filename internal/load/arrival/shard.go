@@ -7,7 +7,7 @@ import (
 )
 
 // MaxShards bounds into how many parts a plan is split. Each shard draws the
-// whole plan and skips what is not its own, at some 10 ns an arrival.
+// whole plan and skips what is not its own (BenchmarkShard: 5 to 30 ns an arrival).
 const MaxShards = 10_000
 
 // Shard is one part of a plan that several generators share: of each sequence the

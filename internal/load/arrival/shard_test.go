@@ -240,3 +240,30 @@ func TestPatternsIdentifyThemselves(t *testing.T) {
 		t.Error("a recording is its times, and not how they are written")
 	}
 }
+
+// BenchmarkShard is what a shard of a hundred pays for every arrival of the plan,
+// its own or not.
+func BenchmarkShard(b *testing.B) {
+	ramp, err := ParsePattern("ramp:1000..2000", 24*time.Hour)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, bench := range []struct {
+		name string
+		make func() Sequence
+	}{
+		{"constant", func() Sequence { return Constant(1e6, 24*time.Hour) }},
+		{"poisson", func() Sequence { return Poisson(1e6, 24*time.Hour, 1, 0) }},
+		{"ramp", func() Sequence { return ramp.Sequence("fast") }},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			const of = 100
+			m := Merge(Shard{Index: 3, Of: of}, bench.make())
+			for i := 0; i < b.N; i += of {
+				if _, ok := m.Next(); !ok {
+					m = Merge(Shard{Index: 3, Of: of}, bench.make())
+				}
+			}
+		})
+	}
+}
