@@ -389,8 +389,9 @@ type Saturation struct {
 	// how many were at 95 %. On an event loop it reads the answers as well.
 	PacerPercentMax  float64 `json:"pacer_percent_max"`
 	PacerBusySeconds int     `json:"pacer_busy_seconds"`
-	// The same thread runnable without a CPU, which is a crowded machine: its worst
-	// second, and how many were at 10 %.
+	// The same thread runnable without a CPU, less what the generator's own threads
+	// are to blame for: a crowded machine. Its worst second, and how many were at
+	// 10 %.
 	PacerWaitPercentMax float64 `json:"pacer_wait_percent_max"`
 	PacerWaitSeconds    int     `json:"pacer_wait_seconds"`
 	// The garbage collector over the whole run: its pauses, and its share of the

@@ -92,7 +92,7 @@ func (m *meter) begin() {
 	m.cpu = m.first
 	debug.ReadGCStats(&m.pauses)
 	m.gc = gcTimes{gcCPU(), m.pauses.PauseTotal, m.pauses.NumGC}
-	m.busiestPacer()
+	m.busiestPacer(0)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.pacers {
@@ -125,30 +125,37 @@ func (m *meter) second(withinWindow bool) GeneratorSecond {
 	// and the more was used.
 	length, used := now.Sub(m.at), cpu-m.cpu
 	m.at, m.cpu = now, cpu
-	pacer := m.busiestPacer()
+	ran, kept := m.busiestPacer(used)
 	m.collections()
 	if length < leastSecond {
 		return GeneratorSecond{}
 	}
-	s := GeneratorSecond{CPUPercent: percent(used, length), PacerPercent: percent(pacer.ran, length)}
+	s := GeneratorSecond{CPUPercent: percent(used, length), PacerPercent: percent(ran, length)}
 	if withinWindow {
-		m.add(s, percent(pacer.waited, length))
+		m.add(s, percent(kept, length))
 	}
 	return s
 }
 
-// busiestPacer is what the thread that ran most, and the one that waited most,
-// have done since the last call.
-func (m *meter) busiestPacer() threadTime {
+// keptOut is how much of the time that a pacing thread waited for a CPU others are
+// to blame for. The process's other threads ran for own; spread over its CPUs, they
+// kept the thread from one for as long.
+func keptOut(waited, own time.Duration, cpus int) time.Duration {
+	return max(0, waited-max(0, own)/time.Duration(cpus))
+}
+
+// busiestPacer is how long the thread that paced most has run since the last call,
+// in which the process used so much CPU, and how long one was kept from a CPU.
+func (m *meter) busiestPacer(used time.Duration) (ran, kept time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var most threadTime
 	for _, p := range m.pacers {
 		now := p.now()
-		most.ran, most.waited = max(most.ran, now.ran-p.before.ran), max(most.waited, now.waited-p.before.waited)
+		did := threadTime{ran: now.ran - p.before.ran, waited: now.waited - p.before.waited}
+		ran, kept = max(ran, did.ran), max(kept, keptOut(did.waited, used-did.ran, m.sum.CPUs))
 		p.before = now
 	}
-	return most
+	return ran, kept
 }
 
 // collections keeps the longest pause of the garbage collector.

@@ -28,8 +28,8 @@ func ownLimits(s *result.Saturation, c Config) []string {
 			busyPercent, seconds(s.PacerBusySeconds, s.Seconds), s.PacerPercentMax)
 	}
 	if s.CPUBusySeconds > 0 {
-		add("the generator's own limit: it used %d %% or more of its %d CPUs in %s (at most %.0f %%); give it more CPUs, lower the rate, or share it among several generators",
-			busyPercent, s.CPUs, seconds(s.CPUBusySeconds, s.Seconds), s.CPUPercentMax)
+		add("the generator's own limit: it used %d %% or more of %s in %s (at most %.0f %%); give it more CPUs, lower the rate, or share it among several generators",
+			busyPercent, cpus(s.CPUs), seconds(s.CPUBusySeconds, s.Seconds), s.CPUPercentMax)
 	}
 	if s.PacerWaitSeconds > 0 {
 		add("a crowded machine: the generator's pacing thread was runnable without a CPU for %d %% or more of %s (at most %.0f %%); end what else runs here, or give the generator a CPU of its own",
@@ -47,6 +47,13 @@ func ownLimits(s *result.Saturation, c Config) []string {
 			s.GCCPUPercent, s.GCCycles)
 	}
 	return lines
+}
+
+func cpus(n int) string {
+	if n == 1 {
+		return "its one CPU"
+	}
+	return fmt.Sprintf("all its %d CPUs", n)
 }
 
 // seconds is a number of seconds among all that were looked at.

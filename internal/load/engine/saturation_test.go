@@ -31,7 +31,7 @@ func TestOwnLimits(t *testing.T) {
 		{"idle", &result.Saturation{Seconds: 30, CPUs: 2, PacerPercentMax: 94.9, CPUPercentMax: 189, PacerWaitPercentMax: 9.9, GCCycles: 7, GCPauseMS: 300, GCPauseMaxMS: 4.9, GCCPUPercent: 10}, nil},
 		{"one thread", &result.Saturation{Seconds: 30, CPUs: 2, PacerBusySeconds: 12, PacerPercentMax: 99.2}, []string{busy}},
 		{"all CPUs", &result.Saturation{Seconds: 1, CPUs: 2, CPUBusySeconds: 1, CPUPercentMax: 199}, []string{
-			"the generator's own limit: it used 95 % or more of its 2 CPUs in its one second (at most 199 %); give it more CPUs, lower the rate, or share it among several generators"}},
+			"the generator's own limit: it used 95 % or more of all its 2 CPUs in its one second (at most 199 %); give it more CPUs, lower the rate, or share it among several generators"}},
 		{"a crowded machine", &result.Saturation{Seconds: 30, PacerWaitSeconds: 3, PacerWaitPercentMax: 34.2}, []string{crowded}},
 		{"both", &result.Saturation{Seconds: 30, PacerBusySeconds: 12, PacerPercentMax: 99.2, PacerWaitSeconds: 3, PacerWaitPercentMax: 34.2}, []string{busy, crowded}},
 		{"pauses together", &result.Saturation{Seconds: 30, GCCycles: 7, GCPauseMS: 301, GCPauseMaxMS: 2, GCCPUPercent: 50}, []string{pauses}},
@@ -133,5 +133,22 @@ func TestTheMeterBeginsAfterAWarmUp(t *testing.T) {
 	m.begin()
 	if used := m.used(); used.CPUSeconds >= spent.Seconds()/2 {
 		t.Errorf("%v s of CPU after the beginning, want those of the warm-up left out", used.CPUSeconds)
+	}
+}
+
+func TestKeptOut(t *testing.T) {
+	for _, test := range []struct {
+		waited, own time.Duration
+		cpus        int
+		want        time.Duration
+	}{
+		{400 * time.Millisecond, 0, 1, 400 * time.Millisecond},                      // nothing of ours ran
+		{400 * time.Millisecond, 700 * time.Millisecond, 1, 0},                      // our own workers had the CPU
+		{400 * time.Millisecond, 600 * time.Millisecond, 2, 100 * time.Millisecond}, // on two, they had half
+		{400 * time.Millisecond, -5 * time.Millisecond, 2, 400 * time.Millisecond},  // clocks differ by a tick
+	} {
+		if got := keptOut(test.waited, test.own, test.cpus); got != test.want {
+			t.Errorf("waited %v, own %v on %d: %v, want %v", test.waited, test.own, test.cpus, got, test.want)
+		}
 	}
 }
