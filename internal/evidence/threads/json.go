@@ -46,7 +46,7 @@ type thread struct {
 	ThreadName  *string   `json:"threadName"`
 	ThreadState string    `json:"threadState"`
 	StackTrace  []element `json:"stackTrace"`
-	// Jcmd; state and virtual from Java 24 on.
+	// Jcmd; state and virtual from Java 25 on.
 	Name    *string  `json:"name"`
 	State   string   `json:"state"`
 	Virtual *bool    `json:"virtual"`
@@ -79,7 +79,7 @@ func ScanJSON(r io.Reader, each Each) (Kind, stacks.End, error) {
 		end.Notes = append(end.Notes, fmt.Sprintf("the JVM left out %d virtual threads", s.missing))
 	}
 	if s.stateless {
-		end.Notes = append(end.Notes, "this format tells no states (Java 24 does)")
+		end.Notes = append(end.Notes, "this format tells no states (from Java 25 on it does)")
 	}
 	return s.kind, end, nil
 }

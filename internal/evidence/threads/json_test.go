@@ -29,7 +29,7 @@ func TestJcmdJSON(t *testing.T) {
 		read, permit, waiting int
 		notes                 []string
 	}{
-		{"dumptofile-java21.json", 8, 5, 1, 0, []string{"6 of them are virtual", "the JVM left out 200 virtual threads", "this format tells no states (Java 24 does)"}},
+		{"dumptofile-java21.json", 8, 5, 1, 0, []string{"6 of them are virtual", "the JVM left out 200 virtual threads", "this format tells no states (from Java 25 on it does)"}},
 		{"dumptofile-java25.json", 9, 5, 1, 7, []string{"7 of them are virtual"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -30,36 +30,55 @@ const (
 //	"NAME" os_prio=0 ... tid=0x.. nid=.. STATUS                                        its own threads
 //	"NAME" - Thread t@ID                                                               Actuator, VisualVM
 //	"NAME"< daemon> prio=5 Id=ID STATE< on LOCK< owned by "NAME" Id=ID>>               ThreadInfo.toString
+//	#ID "NAME"< virtual>< STATE TIME>           jcmd Thread.dump_to_file as text; a state from Java 25 on
 var (
 	hotspot  = regexp.MustCompile(`^ (#\d+|daemon|prio=\d+|os_prio=-?\d+) .*\btid=0x[0-9a-f]+ nid=`)
 	actuator = regexp.MustCompile(`^ - Thread t@\d+$`)
 	mxbean   = regexp.MustCompile(`^( daemon)?( prio=\d+)? Id=\d+ ([A-Z_]+)`)
+	toFile   = regexp.MustCompile(`^#\d+ "(.*)"( virtual)?( ([A-Z_]+) \d{4}-\d\d-\d\dT\S+)?$`)
 	listSize = regexp.MustCompile(`\blength=(\d+)`)
 	found    = regexp.MustCompile(`^Found (one|\d+) Java-level deadlocks?:$`)
 )
 
-// headerOf reads the header of a thread. state is set only where the header has
-// it.
-func headerOf(line []byte) (name, state string, ok bool) {
-	if len(line) == 0 || line[0] != '"' {
-		return "", "", false
+// header is what the first line of a thread tells.
+type header struct {
+	name    string
+	state   string // only where the header has it
+	toFile  bool   // of jcmd Thread.dump_to_file: frames have no "at" before Java 25
+	virtual bool
+}
+
+// headerOf reads the header of a thread.
+func headerOf(line []byte) (header, bool) {
+	if len(line) == 0 {
+		return header{}, false
+	}
+	if line[0] == '#' {
+		m := toFile.FindSubmatch(line)
+		if m == nil {
+			return header{}, false
+		}
+		return header{name: string(m[1]), state: string(m[4]), toFile: true, virtual: len(m[2]) > 0}, true
+	}
+	if line[0] != '"' {
+		return header{}, false
 	}
 	// A name may hold anything, quotes too: the first end that attributes follow.
 	for at, quotes := 1, 0; quotes < maxQuotes; at, quotes = at+1, quotes+1 {
 		quote := bytes.IndexByte(line[at:], '"')
 		if quote < 0 {
-			return "", "", false
+			return header{}, false
 		}
 		at += quote
 		rest := line[at+1:]
 		if hotspot.Match(rest) || actuator.Match(rest) {
-			return string(line[1:at]), "", true
+			return header{name: string(line[1:at])}, true
 		}
 		if m := mxbean.FindSubmatch(rest); m != nil {
-			return string(line[1:at]), string(m[3]), true
+			return header{name: string(line[1:at]), state: string(m[3])}, true
 		}
 	}
-	return "", "", false
+	return header{}, false
 }
 
 // maxQuotes is how many quotes of a line are tried as the end of a name, so that
@@ -69,7 +88,7 @@ const maxQuotes = 64
 // IsTextHeader says whether line is the header of a thread, or the line before all
 // of them.
 func IsTextHeader(line []byte) bool {
-	_, _, ok := headerOf(line)
+	_, ok := headerOf(line)
 	return ok || bytes.HasPrefix(line, []byte(preamble))
 }
 
@@ -88,14 +107,15 @@ type Text struct {
 	began, hotspot, closed bool
 	expected, java         int // threads; 0 if the text does not tell
 	internal, virtual      int
+	onlyMounted            bool // the format has no other virtual threads
 	deadlocks              string
 
 	// Of the current thread.
-	open, mounted bool
-	name, state   string
-	frames        []stacks.Frame
-	text          []byte
-	torn          bool // its last line had no end
+	open   bool
+	header header
+	frames []stacks.Frame
+	text   []byte
+	torn   bool // its last line had no end
 }
 
 // NewText returns a reader of the text in r.
@@ -107,7 +127,7 @@ func NewText(r io.Reader) *Text {
 // comes with what was read before it: it is of the reader, or says that no thread
 // was found.
 func (t *Text) Next(each Each) (end stacks.End, more bool, err error) {
-	t.began, t.hotspot, t.closed = false, false, false
+	t.began, t.hotspot, t.closed, t.onlyMounted = false, false, false, false
 	t.expected, t.java, t.internal, t.virtual, t.deadlocks = 0, 0, 0, 0, ""
 	count := 0
 	counted := func(s stacks.Stack, text []byte) {
@@ -149,7 +169,11 @@ func (t *Text) end() stacks.End {
 		end.Notes = append(end.Notes, fmt.Sprintf("%d threads of the JVM itself, without a stack, are left out", t.internal))
 	}
 	if t.virtual > 0 {
-		end.Notes = append(end.Notes, fmt.Sprintf("%d of them are virtual; this format has only those that are mounted", t.virtual))
+		note := fmt.Sprintf("%d of them are virtual", t.virtual)
+		if t.onlyMounted {
+			note += "; this format has only those that are mounted"
+		}
+		end.Notes = append(end.Notes, note)
 	}
 	if t.deadlocks != "" {
 		end.Notes = append(end.Notes, "the JVM found a deadlock: "+t.deadlocks)
@@ -188,10 +212,10 @@ func (t *Text) take(each Each) {
 	switch {
 	case len(trimmed) == 0:
 		t.flush(each)
-	case line[0] == '"':
-		if name, state, ok := headerOf(line); ok {
+	case line[0] == '"', line[0] == '#':
+		if h, ok := headerOf(line); ok {
 			t.flush(each)
-			t.begin(name, state)
+			t.begin(h)
 			t.keep()
 		} else if !t.ended {
 			t.torn = true
@@ -214,8 +238,11 @@ func (t *Text) take(each Each) {
 }
 
 // begin opens a thread.
-func (t *Text) begin(name, state string) {
-	t.open, t.mounted, t.name, t.state = true, false, name, state
+func (t *Text) begin(h header) {
+	if h.virtual && h.name == "" {
+		h.name = "virtual"
+	}
+	t.open, t.header = true, h
 	t.frames, t.text, t.torn = t.frames[:0], t.text[:0], !t.ended
 	t.hotspot = t.hotspot || bytes.Contains(t.line, []byte(" tid=0x"))
 }
@@ -225,8 +252,8 @@ func (t *Text) within(line []byte, each Each) {
 	t.torn = !t.ended
 	if state, ok := bytes.CutPrefix(line, []byte(statePrefix)); ok {
 		word, _, _ := bytes.Cut(state, []byte(" "))
-		t.state = t.names.of(word)
-	} else if call, ok := bytes.CutPrefix(line, []byte("at ")); ok {
+		t.header.state = t.names.of(word)
+	} else if call, ok := bytes.CutPrefix(line, []byte("at ")); ok || (t.header.toFile && line[0] != '-') {
 		f, ok := frame(string(call))
 		if ok && len(t.frames) < maxFrames {
 			f.Func, f.File = t.names.of([]byte(f.Func)), t.names.of([]byte(f.File))
@@ -235,8 +262,8 @@ func (t *Text) within(line []byte, each Each) {
 		t.torn = t.torn && !ok
 	} else if _, ok := bytes.CutPrefix(line, []byte(mountedPrefix)); ok {
 		t.flush(each)
-		t.begin("virtual", "")
-		t.mounted = true
+		t.begin(header{virtual: true})
+		t.onlyMounted = true
 	}
 	t.keep()
 }
@@ -248,26 +275,22 @@ func (t *Text) keep() {
 	}
 }
 
-// flush hands over the thread that was read. One without a state and a stack is the
-// JVM's own.
+// flush hands over the thread that was read. One of HotSpot without a state and a
+// stack is the JVM's own.
 func (t *Text) flush(each Each) {
 	if !t.open {
 		return
 	}
 	t.open = false
-	if t.state == "" && len(t.frames) == 0 {
-		if t.torn {
-			t.java++ // a Java thread, of which only the header is there
-			each(stacks.Stack{Name: family(t.name), Count: 1, Truncated: true}, t.text)
-			return
-		}
+	h := t.header
+	switch {
+	case h.virtual:
+		t.virtual++
+	case h.state == "" && len(t.frames) == 0 && !h.toFile && !t.torn:
 		t.internal++
 		return
-	}
-	if t.mounted {
-		t.virtual++
-	} else {
+	default:
 		t.java++
 	}
-	each(stacks.Stack{Name: family(t.name), State: t.state, Frames: slices.Clone(t.frames), Count: 1, Truncated: t.torn}, t.text)
+	each(stacks.Stack{Name: family(h.name), State: h.state, Frames: slices.Clone(t.frames), Count: 1, Truncated: t.torn}, t.text)
 }

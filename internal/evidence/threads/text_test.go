@@ -47,14 +47,17 @@ func TestHeaders(t *testing.T) {
 		{`"exec-1" - Thread t@31`, "exec-1", ""},
 		{`"exec-1" daemon prio=5 Id=31 WAITING on java.lang.Object@1 owned by "main" Id=1`, "exec-1", "WAITING"},
 		{`"exec-1" Id=31 RUNNABLE`, "exec-1", "RUNNABLE"}, // before Java 9
+		{`#22 "" virtual`, "", ""},
+		{`#1 "main"`, "main", ""},
+		{`#22 "a" virtual" virtual WAITING 2026-11-30T05:50:00.123456Z`, `a" virtual`, "WAITING"},
 	} {
-		name, state, ok := headerOf([]byte(tt.line))
-		if !ok || name != tt.name || state != tt.state || !IsTextHeader([]byte(tt.line)) {
-			t.Errorf("%s: %q, %q, %v", tt.line, name, state, ok)
+		h, ok := headerOf([]byte(tt.line))
+		if !ok || h.name != tt.name || h.state != tt.state || !IsTextHeader([]byte(tt.line)) {
+			t.Errorf("%s: %+v, %v", tt.line, h, ok)
 		}
 	}
-	for _, line := range []string{``, `"`, `"main"`, `"main":`, `"key": "value"`, `"main" #1`, `main #1 prio=5` + tail, `  which is held by "main"`} {
-		if _, _, ok := headerOf([]byte(line)); ok {
+	for _, line := range []string{``, `"`, `"main"`, `"main":`, `"key": "value"`, `"main" #1`, `main #1 prio=5` + tail, `  which is held by "main"`, `# "main"`, `#1 main`, `#1 "main" and more`} {
+		if _, ok := headerOf([]byte(line)); ok {
 			t.Errorf("%q is no header", line)
 		}
 	}
@@ -130,6 +133,28 @@ func TestActuatorText(t *testing.T) {
 	tally, _ := tallied(t, "actuator-text.txt", text, stacks.ByPlace)
 	if tally.Total() != 2 || tally.Workers() != 1 || tally.Where()[stacks.PermitWait] != 1 || tally.Truncated() {
 		t.Errorf("%d threads, %d workers, %v, truncated %v", tally.Total(), tally.Workers(), tally.Where(), tally.Truncated())
+	}
+}
+
+// The text of jcmd Thread.dump_to_file has what its JSON has.
+func TestDumpToFileText(t *testing.T) {
+	for _, name := range []string{"dumptofile-java21", "dumptofile-java25"} {
+		text, err := os.ReadFile("testdata/" + name + ".txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		asJSON, err := os.ReadFile("testdata/" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := readText(t, bytes.NewReader(text))
+		_, want, jsonErr := readJSON(bytes.NewReader(asJSON))
+		if err != nil || jsonErr != nil || len(all) != 1 || all[0].End.Truncated || all[0].End.Notes[0] != want.End.Notes[0] {
+			t.Fatalf("%s: %d dumps, errors %v and %v, end %+v", name, len(all), err, jsonErr, all[0].End)
+		}
+		if diff := cmp.Diff(want.Threads, all[0].Threads); diff != "" {
+			t.Errorf("%s (-JSON +text):\n%s", name, diff)
+		}
 	}
 }
 

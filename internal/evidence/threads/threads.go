@@ -1,7 +1,7 @@
 // Package threads reads Java thread dumps and says where each thread stands, in
 // the words of evidence/stacks: the text of jstack, of jcmd Thread.print and of
-// SIGQUIT, the JSON and the text of Spring Boot's Actuator, and the JSON of jcmd
-// Thread.dump_to_file, which has virtual threads.
+// SIGQUIT, the JSON and the text of Spring Boot's Actuator, and both forms of jcmd
+// Thread.dump_to_file, which have virtual threads.
 //
 // All of them come out alike: a state is that of java.lang.Thread.State, without
 // jstack's "(parking)"; a function is CLASS.METHOD without class loader and module,
