@@ -89,7 +89,9 @@ func (r *rankSums) shift(base, other []float64, alpha float64) Shift {
 		return r.p(ranks, len(other), abs(observed-len(other)*(len(ranks)+1))) <= alpha
 	}
 	// From outside inwards, each difference and the gap on its outer side. The
-	// estimate belongs to the interval in any case.
+	// differences are asked for themselves, so that one of 0 lies in the interval
+	// wherever the test of the values as they are does not reject. The estimate
+	// belongs to the interval in any case.
 	for _, d := range differences {
 		if d > estimate || !rejected(below(d)) {
 			break
