@@ -112,8 +112,8 @@ func Loads(base, other []Run) result.LoadDiff {
 	var pairs []stats.Pair
 	var better []bool
 	for _, name := range endpoints(base, other, warn) {
-		if a, b := rates(base, name), rates(other, name); !slices.Equal(a, b) {
-			warn("%s: the target rates differ, %v/s and %v/s: what follows from the rate cannot be told from what follows from the change", name, a, b)
+		if len(base) > 0 && len(other) > 0 {
+			warnOfSettings(base, other, name, warn)
 		}
 		for _, m := range metrics(failed(base, name) || failed(other, name)) {
 			p := stats.Pair{Base: values(base, name, m), Other: values(other, name, m), Kind: m.kind}
@@ -224,16 +224,6 @@ func failed(runs []Run, name string) bool {
 		e := r.Load.Endpoints[name]
 		return e.Response.Count != e.OKResponse.Count
 	})
-}
-
-// rates are the different target rates of an endpoint, sorted.
-func rates(runs []Run, name string) []float64 {
-	var all []float64
-	for _, r := range runs {
-		all = append(all, r.Load.Endpoints[name].TargetRate)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 // values of a metric in every run; nil if one has none.

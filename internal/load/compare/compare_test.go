@@ -173,7 +173,7 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 		"2.json is invalid and left out: it does not say why",
 		"3.json is invalid and left out: fast: ledger: 500 scheduled, but 499 started + 0 dropped",
 		"endpoint slow is in 1 of 3 runs and left out",
-		"fast: the target rates differ, [50]/s and [50 60]/s: what follows from the rate cannot be told from what follows from the change",
+		"fast: the target rates differ, 50/s and 50/s or 60/s: what follows from that cannot be told from what follows from the change",
 		"base: 1 valid runs are too few to claim a difference; at least 3 are needed",
 		"new: 2 valid runs are too few to claim a difference; at least 3 are needed",
 	}
@@ -186,6 +186,27 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 	nothing := Loads(runs(invalid), nil)
 	if nothing.Metrics == nil || len(nothing.Metrics) != 0 || nothing.New == nil {
 		t.Errorf("no valid run: %+v, want empty lists", nothing)
+	}
+}
+
+func TestSettingsThatDifferAreNamed(t *testing.T) {
+	for name, change := range map[string]func(*result.Load, *result.Endpoint){
+		"target rates":    func(_ *result.Load, e *result.Endpoint) { e.TargetRate = 60 },
+		"client timeouts": func(_ *result.Load, e *result.Endpoint) { e.ClientTimeoutMS = 500 },
+		"workers":         func(_ *result.Load, e *result.Endpoint) { e.Workers = 7 },
+		"windows":         func(l *result.Load, _ *result.Endpoint) { l.WindowS = 30 },
+		"engines":         func(l *result.Load, _ *result.Endpoint) { l.Engine = "goroutines" },
+	} {
+		changed := load(10, 0)
+		e := changed.Endpoints["fast"]
+		change(&changed, &e)
+		changed.Endpoints["fast"] = e
+		same, mixed := runs(load(10, 0), load(10, 0)), runs(load(10, 0), changed)
+		for _, sets := range [][2][]Run{{same, mixed}, {mixed, same}, {mixed, mixed}} {
+			if w := Loads(sets[0], sets[1]).Warnings; len(w) != 3 || !strings.HasPrefix(w[0], "fast: the "+name+" differ, ") {
+				t.Errorf("%s: warnings %q, want one of them and two of few runs", name, w)
+			}
+		}
 	}
 }
 
