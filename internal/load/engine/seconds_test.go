@@ -115,3 +115,39 @@ func TestAPatternHasItsOwnRateAndLength(t *testing.T) {
 		t.Errorf("%s arrivals, %d workers; want replay and %d", c.Arrivals, c.Endpoints[0].Workers, 3+spareWorkers)
 	}
 }
+
+func TestTheSecondsHaveThePlanInThem(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*Config)
+	}{
+		{"constant", func(*Config) {}},
+		{"poisson", func(c *Config) { c.Arrivals, c.Seed = Poisson, 7 }},
+		{"a shard", func(c *Config) { c.Shard, c.StartAt = arrival.Shard{Index: 1, Of: 3}, time.Now().Add(time.Second) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := plan(Endpoint{Name: "fast", Rate: 20}, Endpoint{Name: "slow", Rate: 7})
+				c.Duration = 5 * time.Second
+				test.change(&c)
+				got := map[string]int{}
+				c.EachSecond = func(s Second) {
+					for _, e := range s.Endpoints {
+						got[e.Name] += e.Planned
+						// Who comes first of an arrival and of the end of a second that
+						// it falls on is open.
+						if early := e.Scheduled - e.Planned; early < -1 || early > 1 {
+							t.Errorf("%s, from %v to %v: %d planned and %d scheduled of a generator that is never late", e.Name, s.From, s.To, e.Planned, e.Scheduled)
+						}
+					}
+				}
+				r := play(t, t.Context(), c, newFake(after(50*time.Millisecond+time.Microsecond)))
+				for name, e := range r.Load.Endpoints {
+					if got[name] != e.Planned || e.Planned == 0 {
+						t.Errorf("%s: %d planned by the second, %d in the ledger", name, got[name], e.Planned)
+					}
+				}
+			})
+		})
+	}
+}
