@@ -21,6 +21,12 @@ type watchers struct {
 func (w *watchers) start(o options, needs engine.Needs, out *outputs, stderr io.Writer) error {
 	w.out = out
 	notes := append([]string{fmt.Sprintf("the plan %v", needs)}, needs.Warnings()...)
+	if wait := time.Until(o.plan.StartAt); wait > time.Second {
+		notes = append(notes, fmt.Sprintf("the first arrival is due at %s, in %v", o.plan.StartAt.Format(time.RFC3339), wait.Round(time.Second)))
+	}
+	if o.plan.Warmup > 0 {
+		notes = append(notes, fmt.Sprintf("a warm-up of %v comes first, and is in no figure", o.plan.Warmup))
+	}
 	if o.metrics != "" {
 		var err error
 		if w.metrics, err = metrics.Listen(o.metrics, endpointNames(o.plan)); err != nil {

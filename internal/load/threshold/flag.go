@@ -9,7 +9,7 @@ import (
 
 // AddFlag adds the flag -threshold to fs, which may be repeated.
 func AddFlag(fs *flag.FlagSet, all *[]Threshold) {
-	fs.Func("threshold", "hold the run to this `condition`, as fast:p(95)<200ms, failed<1% or dropped==0; repeat it for more", func(s string) error {
+	fs.Func("threshold", "a `condition` to hold, as fast:p(95)<200ms, {ok}:max<1s, failed<1% or dropped==0; repeat it for more", func(s string) error {
 		t, err := Parse(s)
 		*all = append(*all, t)
 		return err
