@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/valyala/fasthttp"
 	"golang.org/x/sync/semaphore"
+
+	"chokepoint/internal/evidence/stacks"
 )
 
 // These stand for the victim's frames, and renamed gives them its names: so the
@@ -115,11 +117,11 @@ func TestLocateLibraries(t *testing.T) {
 		name         string
 		run          func()
 		state, where string
-		frame        string
+		frame, wait  string
 	}{
-		{"fasthttp reads", get(fast, "http"), "IO wait", UpstreamRead, "github.com/valyala/fasthttp.(*ResponseHeader).tryRead"},
-		{"fasthttp has no connection", get(fast, "http"), "select", Other, "github.com/valyala/fasthttp.(*HostClient).AcquireConn"},
-		{"fasthttp shakes hands", get(secure, "https"), "IO wait", Other, "github.com/valyala/fasthttp.tlsClientHandshake"},
+		{"fasthttp reads", get(fast, "http"), "IO wait", UpstreamRead, "github.com/valyala/fasthttp.(*ResponseHeader).tryRead", stacks.WaitHTTP},
+		{"fasthttp has no connection", get(fast, "http"), "select", Other, "github.com/valyala/fasthttp.(*HostClient).AcquireConn", stacks.WaitConnection},
+		{"fasthttp shakes hands", get(secure, "https"), "IO wait", Other, "github.com/valyala/fasthttp.tlsClientHandshake", stacks.WaitConnect},
 		{"net/http waits", func() {
 			fakeDo(func() {
 				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+web+"/", nil)
@@ -127,10 +129,10 @@ func TestLocateLibraries(t *testing.T) {
 					resp.Body.Close()
 				}
 			})
-		}, "select", UpstreamRead, "net/http.(*persistConn).roundTrip"},
-		{"bulkhead", func() { fakeAcquire(ctx, sem) }, "select", PermitWait, acquire[0]},
-		{"pgx reads", query, "IO wait", Database, "github.com/jackc/pgx/v5/pgconn.(*PgConn).peekMessage"},
-		{"pgx has no connection", query, "select", Database, "github.com/jackc/puddle/v2.(*Pool[...]).acquire"},
+		}, "select", UpstreamRead, "net/http.(*persistConn).roundTrip", stacks.WaitHTTP},
+		{"bulkhead", func() { fakeAcquire(ctx, sem) }, "select", PermitWait, acquire[0], stacks.WaitSemaphore},
+		{"pgx reads", query, "IO wait", Database, "github.com/jackc/pgx/v5/pgconn.(*PgConn).peekMessage", stacks.WaitDatabase},
+		{"pgx has no connection", query, "select", Database, "github.com/jackc/puddle/v2.(*Pool[...]).acquire", stacks.WaitConnection},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			workers.Go(func() { fakeWork(tt.run) })
@@ -148,14 +150,14 @@ func TestLocateLibraries(t *testing.T) {
 						}
 					}
 					p := Locate(g)
-					if p.Worker && p.Where == tt.where && p.Frame.Func == tt.frame && g.State == tt.state {
+					if p.Worker && p.Where == tt.where && p.Wait == tt.wait && p.Frame.Func == tt.frame && g.State == tt.state {
 						return
 					}
 					last = append(last, p)
 				}
 				time.Sleep(5 * time.Millisecond)
 			}
-			t.Errorf("no worker at %s, %s in %s: %+v", tt.where, tt.state, tt.frame, last)
+			t.Errorf("no worker at %s, %s in %s for %s: %+v", tt.where, tt.state, tt.frame, tt.wait, last)
 		})
 	}
 }

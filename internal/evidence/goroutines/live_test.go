@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"chokepoint/internal/evidence/stacks"
 )
 
 const thisPackage = "chokepoint/internal/evidence/goroutines."
@@ -135,29 +137,33 @@ func TestLiveStates(t *testing.T) {
 	}
 
 	for _, tt := range []struct {
-		name, state string
-		check       func(g Goroutine) bool
+		name, state, wait string
+		check             func(g Goroutine) bool
 	}{
-		{name: "(*live).chanReceive", state: "chan receive"},
-		{name: "(*live).selects", state: "select"},
-		{name: "(*live).locked", state: "chan receive", check: func(g Goroutine) bool { return g.Locked }},
+		{name: "(*live).chanReceive", state: "chan receive", wait: stacks.WaitChannel},
+		{name: "(*live).selects", state: "select", wait: stacks.WaitChannel},
+		{name: "(*live).locked", state: "chan receive", wait: stacks.WaitChannel, check: func(g Goroutine) bool { return g.Locked }},
 		// 122 calls of deep and those around it, of which 100 are printed.
-		{name: "(*live).deep", state: "chan receive", check: func(g Goroutine) bool { return g.Elided > 20 && len(g.Frames) == 100 }},
-		{name: "generic[...]", state: "chan receive"},
-		{name: "mutexWait", state: "sync.Mutex.Lock"},
-		{name: "connRead", state: "IO wait", check: func(g Goroutine) bool {
+		{name: "(*live).deep", state: "chan receive", wait: stacks.WaitChannel, check: func(g Goroutine) bool { return g.Elided > 20 && len(g.Frames) == 100 }},
+		{name: "generic[...]", state: "chan receive", wait: stacks.WaitChannel},
+		{name: "mutexWait", state: "sync.Mutex.Lock", wait: stacks.WaitLock},
+		{name: "connRead", state: "IO wait", wait: stacks.WaitRead, check: func(g Goroutine) bool {
 			return g.Frames[0].Func == "internal/poll.runtime_pollWait" && Locate(g).Frame.Func == thisPackage+"connRead"
 		}},
-		{name: "waitGroupWait", state: "sync.WaitGroup.Wait"},
-		{name: "sleeps", state: "sleep"},
+		{name: "waitGroupWait", state: "sync.WaitGroup.Wait", wait: stacks.WaitCondition},
+		{name: "sleeps", state: "sleep", wait: stacks.WaitTimer},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := eventually(t, tt.name, tt.state)
 			if tt.check != nil && !tt.check(g) {
 				t.Errorf("not as expected: %+v", g)
 			}
-			if got, want := Locate(g).Frame.Func, thisPackage+tt.name; got != want {
+			p := Locate(g)
+			if got, want := p.Frame.Func, thisPackage+tt.name; got != want {
 				t.Errorf("telling frame is %s, want %s", got, want)
+			}
+			if p.Wait != tt.wait {
+				t.Errorf("waits for %s, want %s", p.Wait, tt.wait)
 			}
 			if g.CreatedBy.Func != "sync.(*WaitGroup).Go" || g.CreatedBy.Line == 0 || g.CreatorID == 0 {
 				t.Errorf("created by %+v in goroutine %d", g.CreatedBy, g.CreatorID)
