@@ -394,15 +394,18 @@ func (c Config) engine() Kind {
 	if c.Engine != Auto {
 		return c.Engine
 	}
-	if !loopSupported {
+	if !loopSupported || c.speaksTLS() {
 		return Goroutines
 	}
-	for _, e := range c.Endpoints {
-		if u, err := target(e.URL); err != nil || u.Scheme != "http" {
-			return Goroutines
-		}
-	}
 	return Loop
+}
+
+// speaksTLS says whether c, which is valid, has an https endpoint.
+func (c Config) speaksTLS() bool {
+	return slices.ContainsFunc(c.Endpoints, func(e Endpoint) bool {
+		u, err := target(e.URL)
+		return err == nil && u.Scheme == "https"
+	})
 }
 
 // loopRate is how many arrivals a second one loop is given by default.

@@ -31,6 +31,7 @@ func TestValidate(t *testing.T) {
 		{"coarse quantum", func(c *Config) { c.Quantum = 10 * time.Millisecond }, "raise the maximum lag"},
 		{"engine", func(c *Config) { c.Engine = "turbo" }, `engine "turbo": choose auto, loop or goroutines`},
 		{"space in the URL", func(c *Config) { c.Endpoints[0].URL = "http://127.0.0.1/?a b" }, "contains a space"},
+		{"port of the URL", func(c *Config) { c.Endpoints[0].URL = "http://127.0.0.1:99999/" }, `endpoint fast: port "99999" is not a number from 1 to 65535`},
 		{"phase", func(c *Config) { c.Phase = "a b" }, `phase "a b"`},
 		{"start", func(c *Config) { c.StartAt = time.Now().Add(-time.Second) }, "in the past"},
 		{"same names", func(c *Config) { c.Endpoints = append(c.Endpoints, c.Endpoints[0]) }, `two endpoints are named "fast"`},

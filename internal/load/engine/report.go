@@ -150,7 +150,7 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 			warn("%s: %d responses took longer than a histogram can tell apart", t.name, n)
 		}
 	}
-	if c.Connections.Insecure {
+	if c.Connections.Insecure && c.speaksTLS() {
 		warn("the server's certificate was not verified")
 	}
 	// Once for all endpoints: it tells a crowded machine from a bad tool. Where

@@ -200,6 +200,11 @@ func TestTLSAsksForTheNameOfTheURL(t *testing.T) {
 func TestAnInsecureRunWarns(t *testing.T) {
 	a := newAuthority(t)
 	url, _ := newTLSServer(t, &tls.Config{Certificates: []tls.Certificate{a.sign("b.example", time.Now().Add(time.Hour))}})
+	plain := plan(Endpoint{Name: "fast", URL: newPeer(t, write(okAnswer)).url(), Rate: 100})
+	plain.Duration, plain.MaxLag, plain.Connections.Insecure = 100*time.Millisecond, time.Minute, true
+	if warnings := live(t, plain).Load.Validity.Warnings; strings.Contains(fmt.Sprint(warnings), "certificate") {
+		t.Errorf("a run without TLS warns: %q", warnings)
+	}
 	for _, insecure := range []bool{true, false} {
 		c := plan(Endpoint{Name: "fast", URL: url, Rate: 100})
 		c.Duration, c.MaxLag = 100*time.Millisecond, time.Minute
