@@ -93,7 +93,7 @@ func TestEachSourceHasItsOwnPorts(t *testing.T) {
 			c := plan(Endpoint{Name: "fast", URL: tt.server.url(), Rate: 250, Timeout: time.Hour, Workers: 25})
 			c.Duration, c.Engine, c.MaxLag = 100*time.Millisecond, tt.kind, time.Minute
 			c.Connections.Sources = tt.sources
-			var grace time.Duration
+			grace := 200 * time.Millisecond // for a late one to be told that there is no port
 			c.GracefulStop = &grace
 			want := fmt.Sprintf("the plan may need 25 connections to %s, and there are %d local ports: %d are missing",
 				tt.server.listener.Addr(), tt.connected, 25-tt.connected)
