@@ -146,3 +146,28 @@ func TestFrozenServerAndTooFewWorkers(t *testing.T) {
 		}
 	})
 }
+
+// TestFrozenServerAndAClosedModel is the control: as many requests as there are workers
+// see the freeze, however long it is, since whoever waits for an answer sends nothing.
+func TestFrozenServerAndAClosedModel(t *testing.T) {
+	const workers = 5
+	onBothEngines(t, func(t *testing.T, engine string) {
+		f := &freezer{}
+		url, seen := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(5 * time.Millisecond)
+			f.serve(w, r)
+		})
+		o := play(t, engine, url, fmt.Sprintf("-closed=%d", workers), "-duration="+frozenWindow.String(), anyLag)
+		e := o.endpoint()
+		o.checkIdentities(t, e.Planned, seen)
+		slow := 0
+		for _, r := range o.requests {
+			if r.Response > frozenFor*9/10 {
+				slow++
+			}
+		}
+		if _, _, waited := f.times(); waited != workers || slow != workers || e.OK != e.Started || e.OK < 10*workers {
+			t.Errorf("%d requests waited for the thaw and %d say so, of %d (%d ok); want %d of many", waited, slow, e.Started, e.OK, workers)
+		}
+	})
+}
