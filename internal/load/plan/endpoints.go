@@ -14,21 +14,24 @@ const urlEndpoint = "url"
 // -endpoint.
 func (b *builder) setEndpoints(urls []string) {
 	b.faults = append(b.faults, b.flags.syntax...)
+	b.leaveOut()
 	all := b.fromFile()
 	ofFile := len(all)
 	for i := range all {
 		all[i] = all[i].under(b.flags.every)
 	}
+	// What an endpoint has that the file does not know.
+	base := newDescription("").under(b.file.every).under(b.flags.every)
 	for _, over := range b.flags.endpoints {
 		i := slices.IndexFunc(all[:ofFile], func(d description) bool { return d.has("name") && d.name() == over.name() })
 		if i >= 0 {
 			all[i] = all[i].under(over)
 		} else {
-			all = append(all, b.flags.every.under(over))
+			all = append(all, base.under(over))
 		}
 	}
 	if len(urls) > 0 {
-		all = b.withURL(all, urls)
+		all = b.withURL(all, base, urls)
 	}
 	b.checkRate(all)
 	for _, d := range all {
@@ -44,36 +47,43 @@ func (b *builder) setEndpoints(urls []string) {
 	}
 }
 
-// fromFile are the endpoints of the file, without what contradicts the flags.
-func (b *builder) fromFile() []description {
-	var all []description
-	switch {
-	case len(b.file.endpoints) > 0:
-		for _, d := range b.file.endpoints {
-			merged := b.file.every.under(d)
-			merged.at = d.at
-			all = append(all, merged)
-		}
-	case len(b.file.every.texts) > 0:
-		d := b.file.every
-		name, _ := endpointKeyOf("name")
-		d.put(name, datum{text: urlEndpoint})
-		all = append(all, d)
-	}
-	for _, d := range all {
+// leaveOut takes out of the file what contradicts the flags.
+func (b *builder) leaveOut() {
+	for _, d := range append(slices.Clone(b.file.endpoints), b.file.every) {
 		if b.given[flagClosed] || b.given[flagArrivals] && b.config.Pattern != nil {
-			delete(d.texts, "rate")
+			delete(d.texts, flagRate)
 		}
 		if b.given[flagClosed] {
 			delete(d.texts, "workers")
 		}
 	}
+}
+
+// fromFile are the endpoints of the file: those of the list, or the one that it
+// gives a URL for.
+func (b *builder) fromFile() []description {
+	var all []description
+	for _, d := range b.file.endpoints {
+		merged := b.file.every.under(d)
+		merged.at = d.at
+		all = append(all, merged)
+	}
+	if len(all) == 0 && b.file.every.has("url") {
+		all = append(all, b.file.every.under(named(urlEndpoint)))
+	}
 	return all
+}
+
+// named is an endpoint of which only the name is known.
+func named(name string) description {
+	d := newDescription("")
+	d.texts["name"] = []datum{{text: name}}
+	return d
 }
 
 // withURL adds the URL after the flags, or gives it to the one endpoint of the
 // file.
-func (b *builder) withURL(all []description, urls []string) []description {
+func (b *builder) withURL(all []description, base description, urls []string) []description {
 	switch {
 	case len(urls) > 1:
 		b.faults.add("", fmt.Errorf("one URL is enough, got %d arguments; flags go before it, and more URLs are given with -endpoint", len(urls)))
@@ -85,12 +95,9 @@ func (b *builder) withURL(all []description, urls []string) []description {
 		b.faults.add("", fmt.Errorf("a URL is of one endpoint, and the plan has %d; give -endpoint name=%s,url=URL", len(all), all[0].name()))
 		return all
 	case len(all) == 0:
-		all = append(all, b.flags.every.under(newDescription("")))
-		name, _ := endpointKeyOf("name")
-		all[0].put(name, datum{text: urlEndpoint})
+		all = append(all, base.under(named(urlEndpoint)))
 	}
-	url, _ := endpointKeyOf("url")
-	all[0].put(url, datum{text: urls[0]})
+	all[0].texts["url"] = []datum{{text: urls[0]}}
 	return all
 }
 
@@ -98,6 +105,8 @@ func (b *builder) withURL(all []description, urls []string) []description {
 // would: that is never meant.
 func (b *builder) checkRate(all []description) {
 	switch every := b.flags.every; {
+	case b.file.every.has(flagRate) && len(b.flags.endpoints) > 0:
+		b.faults.add(b.file.place(flagRate), errors.New("rate is of one endpoint, and there is an -endpoint too; write it into that"))
 	case len(all) == 0 && len(b.flags.syntax) == 0:
 		for _, k := range endpointKeys {
 			if every.has(k.name) {

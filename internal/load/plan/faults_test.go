@@ -119,8 +119,8 @@ func TestAFileThatCannotBeRead(t *testing.T) {
 }
 
 func TestFaultsOfACommandLine(t *testing.T) {
-	dir := in(t, map[string]string{"two.yaml": two})
-	plan := filepath.Join(dir, "two.yaml")
+	dir := in(t, map[string]string{"two.yaml": two, "rated.yaml": "rate: 5\n"})
+	plan, rated := filepath.Join(dir, "two.yaml"), filepath.Join(dir, "rated.yaml")
 	for _, test := range []struct {
 		name string
 		args []string
@@ -131,6 +131,9 @@ func TestFaultsOfACommandLine(t *testing.T) {
 		{"a new endpoint without a URL", []string{"-plan", plan, "-endpoint", "name=new,rate=5"}, "endpoint new: url is missing"},
 		{"a flag of no endpoint", []string{"-H", "A: b"}, "-header belongs to a URL, and none is given; give one after the flags"},
 		{"an endpoint without a name", []string{"-endpoint", "url=http://a/,rate=1"}, "-endpoint: name is missing"},
+		{"a URL over a file of two, as a second", []string{"-plan", plan, "-endpoint", "name=c,url=http://c/,rate=1", "http://b/"}, "give a URL or -endpoint, not both"},
+		{"the file's rate, and an -endpoint", []string{"-plan", rated, "-endpoint", "name=c,url=http://c/"}, rated + ":1: rate is of one endpoint, and there is an -endpoint too; write it into that"},
+		{"standard input", []string{"-d", "@-", "-rate", "1", "http://a/"}, "endpoint url: body: standard input is not read; give a file"},
 		{"several of -endpoint", []string{"-endpoint", "name", "-endpoint", "name=a,rat=3"},
 			"-endpoint: \"name\" is not key=value; " + commaHint + "\n-endpoint: unknown key \"rat\"; did you mean rate? (" + commaHint + ")"},
 		{"a count of several", []string{"-plan", plan, "-n", "5"}, "count 5: it is of one endpoint, and there are 2; give -duration"},

@@ -37,6 +37,9 @@ func inDir(dir, path string) string {
 // readAll reads a regular file of at most that many bytes. The error says what
 // the file was to be.
 func readAll(what, path string, most int64) ([]byte, error) {
+	if path == "-" {
+		return nil, fmt.Errorf("%s: standard input is not read; give a file", what)
+	}
 	f, err := result.Open(path, most)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
