@@ -28,6 +28,14 @@ func (changing) NewClient(int, bool) Client {
 
 func (changing) Interrupt() {}
 
+// heapInUse is what is left of the heap after a collection, in bytes.
+func heapInUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 // TestMemoryStaysFlat plays 200 seconds at 5,000/s in fake time, with an interval
 // log. Nothing but the seconds with drops may grow, by some 32 bytes each.
 func TestMemoryStaysFlat(t *testing.T) {
@@ -40,19 +48,13 @@ func TestMemoryStaysFlat(t *testing.T) {
 		c.Duration = seconds * time.Second
 		c.Log = io.Discard
 		c.Quantum = 4 * time.Millisecond // fewer wake-ups: the test would take ten times as long
-		heap := func() int64 {
-			var m runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&m)
-			return int64(m.HeapAlloc)
-		}
 		var quarter, end int64
 		c.EachSecond = func(s Second) {
 			switch s.To {
 			case seconds / 4 * time.Second:
-				quarter = heap()
+				quarter = heapInUse()
 			case (seconds - 1) * time.Second:
-				end = heap()
+				end = heapInUse()
 			}
 		}
 		r := play(t, t.Context(), c, changing{})
