@@ -36,11 +36,11 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestMemoryStaysFlat plays 200 seconds at 5,000/s in fake time, with an interval
+// TestMemoryStaysFlat plays 100 seconds at 5,000/s in fake time, with an interval
 // log. Nothing but the seconds with drops may grow, by some 32 bytes each.
 func TestMemoryStaysFlat(t *testing.T) {
 	const (
-		perSecond, seconds = 5000, 200
+		perSecond, seconds = 5000, 100
 		bound              = 256 << 10
 	)
 	synctest.Test(t, func(t *testing.T) {
