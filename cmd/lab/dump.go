@@ -8,22 +8,25 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"chokepoint/internal/cli"
 	"chokepoint/internal/evidence/dumps"
 	"chokepoint/internal/evidence/stacks"
+	"chokepoint/internal/result"
 )
 
-const dumpSynopsis = `Usage: lab dump [flags] FILE|URL|-...
+const dumpSynopsis = `Usage: lab dump [flags] FILE|RUN|URL|-...
 
 Reads dumps of Go goroutines (pprof debug=1 and debug=2, SIGQUIT, a panic) and of
 Java threads (jstack, jcmd Thread.print and Thread.dump_to_file -format=json, Spring
 Boot's /actuator/threaddump), compressed or not, and says who stands where and waits
 for what. Several, in the order in which they were taken, make a timeline.
 
-  lab dump results/<run>/dumps/*.txt
+  lab dump results/<run>
   lab dump 'http://127.0.0.1:6060/debug/pprof/goroutine?debug=2'
   jstack 4242 | lab dump -by state -
   lab dump -assert 'upstream_read == 20' -assert 'wait:lock < 5' dump.txt`
@@ -80,7 +83,7 @@ func (f *dumpFlags) parse(args []string, stdout io.Writer) (sources []string, er
 	}
 	switch {
 	case len(sources) == 0:
-		return nil, errors.New("name a dump: lab dump FILE, a URL, or - for stdin")
+		return nil, errors.New("name a dump: lab dump FILE, the folder of a run, a URL, or - for stdin")
 	case f.top < 0:
 		return nil, fmt.Errorf("-top %d: want 0 or more", f.top)
 	case f.options.Timeout <= 0:
@@ -112,7 +115,7 @@ func readDumps(ctx context.Context, args []string, stdout io.Writer) (int, error
 	}
 	f.options.Stdin = os.Stdin
 	report := dumpReport{Schema: dumpSchema, By: f.axis}
-	for _, source := range sources {
+	for _, source := range expanded(sources) {
 		read, err := readDump(ctx, source, f)
 		if err != nil {
 			return dumpCode(ctx, err), err
@@ -143,6 +146,20 @@ func readDumps(ctx context.Context, args []string, stdout io.Writer) (int, error
 	encoder := json.NewEncoder(stdout)
 	encoder.SetIndent("", "  ")
 	return code, encoder.Encode(report)
+}
+
+// expanded puts the dumps of a run, in order, in the place of its folder.
+func expanded(sources []string) []string {
+	var all []string
+	for _, source := range sources {
+		files, _ := filepath.Glob(filepath.Join(source, result.DumpsDir, "*")) // a name that is no pattern matches nothing
+		files = slices.DeleteFunc(files, func(file string) bool { return !strings.HasSuffix(strings.TrimSuffix(file, ".gz"), ".txt") })
+		if len(files) == 0 {
+			files = []string{source}
+		}
+		all = append(all, files...)
+	}
+	return all
 }
 
 func readDump(ctx context.Context, source string, f dumpFlags) ([]dumps.Dump, error) {

@@ -44,6 +44,7 @@ func TestDump(t *testing.T) {
 			"200 2 upstream_read http_client IO wait github.com/valyala/fasthttp.(*ResponseHeader).tryRead -"}},
 		{"a timeline", anti(t), 0, []string{"where #1 #2 #3 #4", "idle 10 0 0 0", "upstream_read 0 200 200 200", "queued 0 200 803 1401",
 			"0 200 200 200 upstream_read http_client IO wait", "difference from #1 to #4", "+200 0 200 upstream_read", "-10 10 0 idle"}},
+		{"a run", []string{filepath.Dir(filepath.Dir(anti(t)[0])), "-assert", "queued@load_40s == 803"}, 0, []string{"where #1 #2 #3 #4", "queued 0 200 803 1401", "ok queued@load_40s == 803"}},
 		{"by state, the first group alone, flags last", []string{anti(t)[2], "-by", "state", "-top", "1"}, 0, []string{"1003 2 - channel chan receive - github.com/valyala/fasthttp.(*workerPool).getCh", "more groups"}},
 		{"with stacks", []string{"-stacks", "-top=1", javaDumps + "jcmd-bulkhead.txt.gz"}, 0, []string{"group 1, 180 alike:", "at java.util.concurrent.Semaphore.acquire(java.base@17.0.15/Semaphore.java:"}},
 		{"by name", []string{"-by", "name", javaDumps + "actuator-hikari.json.gz"}, 0, []string{"(actuator-json, gzip), 200 of them workers", "database 200", "connection_pool 190", "200 2 database - - - http-nio-127.0.0.1-auto-1-exec-*"}},
@@ -98,7 +99,7 @@ func TestDumpRefuses(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{"no dump", nil, 2, "lab: name a dump: lab dump FILE, a URL, or - for stdin\n"},
+		{"no dump", nil, 2, "lab: name a dump: lab dump FILE, the folder of a run, a URL, or - for stdin\n"},
 		{"malformed", []string{anti(t)[0], page}, 2, "lab: " + page + `: no dump in 16 bytes that begin with "<html>404</html>"; want a goroutine dump of Go (debug=1, debug=2, a crash) or a thread dump of Java (jstack, jcmd, Actuator)` + "\n"},
 		{"a binary profile", []string{strings.Replace(anti(t)[0], ".txt.gz", ".pb.gz", 1)}, 2, ": it is binary; a pprof profile is read by go tool pprof, and as text it comes with ?debug=1 or ?debug=2\n"},
 		{"missing", []string{filepath.Join(dir, "missing")}, 1, "missing: no such file or directory\n"},

@@ -19,7 +19,8 @@ import (
 //	wait:lock < 5                     a word of stacks.Waits
 //	state:"chan receive" <= 10        a state, in quotes if it has a space
 //	frame:net/http.(*conn).serve > 0  a telling frame; a * at its end stands for anything
-//	idle@last == 200                  of one dump: first, last, its number, or its name
+//	idle@last == 200                  of one dump: first, last, its number, its file, or
+//	                                  the point of a run: @load_15s
 //
 // goroutines and threads are other words for total. The operators are those of
 // loadgen's thresholds: < <= > >= == !=.
@@ -123,10 +124,12 @@ func (a Assertion) Hold(all []Dump) ([]Held, error) {
 
 // names says whether the assertion is about dump i of all.
 func (a Assertion) names(i int, all []Dump) bool {
-	name := all[i].Name
-	base := path.Base(name)
+	file := path.Base(all[i].Name)
+	unzipped := strings.TrimSuffix(file, ".gz")
+	bare := strings.TrimSuffix(unzipped, path.Ext(unzipped))
+	_, point, _ := strings.Cut(bare, "-") // a run calls them 02-load_15s
 	switch a.dump {
-	case "", name, base, strings.TrimSuffix(base, ".gz"), strings.TrimSuffix(strings.TrimSuffix(base, ".gz"), path.Ext(strings.TrimSuffix(base, ".gz"))):
+	case "", all[i].Name, file, unzipped, bare, point:
 		return true
 	case "first":
 		return i == 0

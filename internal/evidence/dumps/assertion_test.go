@@ -29,6 +29,7 @@ func TestAssertions(t *testing.T) {
 		{"upstream_read@actuator-bulkhead.json == 20", []bool{true}},
 		{"upstream_read@actuator-bulkhead != 20", []bool{false}},
 		{"upstream_read@" + recorded + "/actuator-bulkhead.json.gz <= 20", []bool{true}},
+		{"upstream_read@bulkhead == 20", []bool{true}}, // as the point of a run
 		{"idle@first >= 200", []bool{true}},
 		{"permit_wait@last > 19", []bool{true}},
 		{"permit_wait@last<20", []bool{false}},

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -33,48 +32,50 @@ type Source struct {
 func Open(ctx context.Context, source string, o Options) (Source, error) {
 	switch {
 	case source == "-":
-		return Source{"stdin", interruptible(ctx, io.NopCloser(o.Stdin))}, nil
+		return Source{"stdin", interruptible(ctx, func() (io.ReadCloser, error) { return io.NopCloser(o.Stdin), nil })}, nil
 	case strings.HasPrefix(source, "http://"), strings.HasPrefix(source, "https://"):
 		return fetch(ctx, source, o)
 	}
-	// Without O_NONBLOCK the call itself waits for the writer of a pipe.
-	f, err := os.OpenFile(source, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	info, err := os.Stat(source)
 	if err != nil {
 		return Source{}, err
 	}
-	info, err := f.Stat()
+	open := func() (io.ReadCloser, error) { return os.Open(source) }
 	switch mode := info.Mode(); {
-	case err != nil:
 	case mode.IsRegular():
-		return Source{source, f}, nil
+		f, err := open()
+		return Source{source, f}, err
 	case mode.IsDir():
-		err = fmt.Errorf("%s is a folder; name the dumps in it, such as %s", source, strings.TrimSuffix(source, "/")+"/*.txt")
+		return Source{}, fmt.Errorf("%s is a folder; name the dumps in it, such as %s", source, strings.TrimSuffix(source, "/")+"/*.txt")
 	case mode&os.ModeNamedPipe != 0:
-		return Source{source, interruptible(ctx, f)}, nil
-	default:
-		err = fmt.Errorf("%s is neither a file nor a pipe", source)
+		return Source{source, interruptible(ctx, open)}, nil // which waits for the writer
 	}
-	f.Close()
-	return Source{}, err
+	return Source{}, fmt.Errorf("%s is neither a file nor a pipe", source)
 }
 
-// interruptible ends a read of r that may wait for ever with ctx.
-func interruptible(ctx context.Context, r io.ReadCloser) io.ReadCloser {
+// interruptible ends with ctx where open, or a read of what it opens, may wait for
+// ever. The goroutine that waits is left to it.
+func interruptible(ctx context.Context, open func() (io.ReadCloser, error)) io.ReadCloser {
 	reader, writer := io.Pipe()
 	go func() {
-		_, err := io.Copy(writer, r)
+		r, err := open()
+		if err == nil {
+			_, err = io.Copy(writer, r)
+			r.Close()
+		}
 		writer.CloseWithError(err) // nil is io.EOF
 	}()
 	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })
-	return &pipe{reader, func() { stop(); reader.Close(); r.Close() }}
+	return &closing{reader, func() { stop(); reader.Close() }}
 }
 
-type pipe struct {
+// closing is a reader with what ends it.
+type closing struct {
 	io.Reader
-	close func()
+	end func()
 }
 
-func (p *pipe) Close() error { p.close(); return nil }
+func (c *closing) Close() error { c.end(); return nil }
 
 // fetch gets a URL with a plain GET.
 func fetch(ctx context.Context, source string, o Options) (Source, error) {
@@ -89,7 +90,9 @@ func fetch(ctx context.Context, source string, o Options) (Source, error) {
 		cancel()
 		return Source{}, fmt.Errorf("%s: not a URL that can be asked for", name)
 	}
-	response, err := http.DefaultClient.Do(request)
+	// One request needs no connection afterwards.
+	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
+	response, err := client.Do(request)
 	if err != nil {
 		cause := context.Cause(ctx)
 		cancel()
@@ -108,7 +111,7 @@ func fetch(ctx context.Context, source string, o Options) (Source, error) {
 		return Source{}, fmt.Errorf("%s: %s; a dump is at /debug/pprof/goroutine?debug=2 in Go and at /actuator/threaddump in Spring Boot", name, response.Status)
 	}
 	body := &answer{ctx: ctx, r: response.Body, left: o.MaxBytes, most: o.MaxBytes}
-	return Source{name, &pipe{body, func() { response.Body.Close(); cancel() }}}, nil
+	return Source{name, &closing{body, func() { response.Body.Close(); cancel() }}}, nil
 }
 
 // answer is a body of at most some bytes; its error says why it ended.

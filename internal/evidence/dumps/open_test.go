@@ -36,8 +36,11 @@ func TestFilesAndStreams(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, []byte(panicLog), 0) }() // waits for the reader
 	for _, tt := range []struct{ source, want string }{
 		{file, ""},
+		{pipe, ""},
 		{"-", ""},
 		{filepath.Join(dir, "missing"), "missing: no such file"},
 		{dir, "is a folder; name the dumps in it, such as " + dir + "/*.txt"},
@@ -52,6 +55,9 @@ func TestFilesAndStreams(t *testing.T) {
 		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
 			t.Errorf("%s: error %v, want %s", tt.source, err, tt.want)
 		}
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
 	}
 }
 
