@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"syscall"
 	"time"
@@ -22,8 +21,7 @@ const (
 	CauseUnsent   = "unsent" // before the generator sent anything
 	// Of connect errors.
 	CauseRefused      = "refused"
-	CauseUnreachable  = "unreachable" // also of transport errors
-	CauseDNS          = "dns"
+	CauseUnreachable  = "unreachable"            // also of transport errors
 	CauseTLS          = "tls"                    // a handshake that failed of anything else
 	CauseTLSAuthority = "tls_authority"          // the server's certificate is of no known authority
 	CauseTLSExpired   = "tls_expired"            // or not valid yet
@@ -43,7 +41,6 @@ const (
 // connectFailure classifies the error of a dial that had until deadline.
 func connectFailure(err error, deadline time.Time) ledger.Answer {
 	var handshake *handshakeError
-	var dns *net.DNSError
 	cause := CauseOther
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
@@ -54,8 +51,6 @@ func connectFailure(err error, deadline time.Time) ledger.Answer {
 		return ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}
 	case errors.As(err, &handshake):
 		cause = handshake.cause()
-	case errors.As(err, &dns):
-		cause = CauseDNS
 	case errors.Is(err, syscall.ECONNREFUSED):
 		cause = CauseRefused
 	case errors.Is(err, syscall.ECONNRESET):

@@ -66,7 +66,7 @@ func newEngine(ctx context.Context, c Config) (Engine, error) {
 	if c.engine() == Loop {
 		return newLoopEngine(ctx, c)
 	}
-	return newGoroutines(c)
+	return newGoroutines(ctx, c)
 }
 
 // Report is what a run leaves.

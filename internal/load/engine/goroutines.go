@@ -17,8 +17,8 @@ type goroutines struct {
 	http *HTTP
 }
 
-func newGoroutines(c Config) (*goroutines, error) {
-	h, err := NewHTTP(c)
+func newGoroutines(ctx context.Context, c Config) (*goroutines, error) {
+	h, err := NewHTTP(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,11 @@ func newGoroutines(c Config) (*goroutines, error) {
 
 // Run implements Engine.
 func (g *goroutines) Run(ctx context.Context) (*Report, error) {
-	return run(ctx, g.c, g.http, pacing)
+	r, err := run(ctx, g.c, g.http, pacing)
+	for i, t := range g.http.targets {
+		r.connectedTo(g.c.Endpoints[i].Name, t.remote)
+	}
+	return r, err
 }
 
 // Close implements Engine.

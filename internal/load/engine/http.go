@@ -4,10 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strconv"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,7 +61,7 @@ type HTTP struct {
 // that are idle.
 type endpointTarget struct {
 	name    string
-	address string
+	remote  netip.AddrPort
 	tls     *tls.Config // nil for http
 	head    bool        // the method is HEAD
 	request *template
@@ -71,9 +71,9 @@ type endpointTarget struct {
 	idle []*connection
 }
 
-// NewHTTP makes the sender for the endpoints of c, which must be valid. Nothing
-// is dialled before the first request.
-func NewHTTP(c Config) (*HTTP, error) {
+// NewHTTP makes the sender for the endpoints of c, which must be valid. It resolves
+// names, until ctx ends.
+func NewHTTP(ctx context.Context, c Config) (*HTTP, error) {
 	h := &HTTP{
 		connections: c.Connections, sources: &turns{n: len(c.Connections.Sources)},
 		open: make(map[*socket]struct{}),
@@ -85,11 +85,11 @@ func NewHTTP(c Config) (*HTTP, error) {
 		if err != nil {
 			return nil, err
 		}
-		host, port, err := c.Connections.destination(u)
+		remote, err := resolve(ctx, u, c.Connections)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("endpoint %s: %w", e.Name, err)
 		}
-		t := &endpointTarget{name: e.Name, address: net.JoinHostPort(host, strconv.Itoa(int(port))), head: e.Method == http.MethodHead}
+		t := &endpointTarget{name: e.Name, remote: remote, head: e.Method == http.MethodHead}
 		if u.Scheme == "https" {
 			t.tls = c.Connections.tls(u.Hostname())
 		}

@@ -132,7 +132,7 @@ func (h *HTTP) dial(t *endpointTarget, deadline time.Time) (*connection, error) 
 	defer cancel()
 	dialer := h.connections.dialer(h.sources.take())
 	opened := time.Now()
-	raw, err := dialer.DialContext(ctx, "tcp", t.address)
+	raw, err := dialer.DialContext(ctx, "tcp", t.remote.String())
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,11 @@ func newLoopEngine(ctx context.Context, c Config) (Engine, error) {
 		if err != nil {
 			return nil, fmt.Errorf("endpoint %s: %w", endpoint.Name, err)
 		}
-		r, err := findRoute(ctx, u, c.Connections)
+		to, err := resolve(ctx, u, c.Connections)
+		if err != nil {
+			return nil, fmt.Errorf("endpoint %s: %w", endpoint.Name, err)
+		}
+		r, err := newRoute(to, c.Connections)
 		if err != nil {
 			return nil, fmt.Errorf("endpoint %s: %w", endpoint.Name, err)
 		}
@@ -112,10 +116,7 @@ func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
 	r.Load.Loops = len(loops)
 	reportWarmUp(e.c, streams, &r.Load)
 	for i, route := range e.routes {
-		name := e.c.Endpoints[i].Name
-		endpoint := r.Load.Endpoints[name]
-		endpoint.Address = route.remote.String()
-		r.Load.Endpoints[name] = endpoint
+		r.connectedTo(e.c.Endpoints[i].Name, route.remote)
 	}
 	return r, err
 }

@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -269,58 +267,6 @@ func newEcho(t *testing.T) (url string) {
 	t.Cleanup(server.Wait)
 	t.Cleanup(func() { listener.Close() })
 	return "http://" + listener.Addr().String() + "/"
-}
-
-func TestRoutes(t *testing.T) {
-	p := newPeer(t, write(okAnswer))
-	port := p.listener.Addr().(*net.TCPAddr).Port
-	for _, tt := range []struct{ url, want, err string }{
-		{url: "http://127.0.0.1:81/", want: "127.0.0.1:81"},
-		{url: "http://127.0.0.1/", want: "127.0.0.1:80"},
-		{url: "http://[::1]:82/", want: "[::1]:82"},
-		{url: "http://[::ffff:127.0.0.1]:83/", want: "127.0.0.1:83"},
-		{url: "http://[fe80::1%251]:84/", want: "[fe80::1%1]:84"},
-		{url: fmt.Sprintf("http://localhost:%d/", port), want: fmt.Sprintf("127.0.0.1:%d", port)},
-		{url: "http://[fe80::1%25nosuch0]:84/", err: `zone "nosuch0"`},
-		{url: "http://nosuch.invalid/", err: "cannot resolve nosuch.invalid"},
-	} {
-		u, err := target(tt.url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := findRoute(t.Context(), u, Connections{})
-		if tt.err != "" {
-			if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%s: error %v, want one line with %q", tt.url, err, tt.err)
-			}
-			continue
-		}
-		if err != nil || r.remote.String() != tt.want {
-			t.Errorf("%s: %v, %v; want %s", tt.url, r.remote, err, tt.want)
-		}
-	}
-}
-
-func TestOfSeveralAddressesTheFirstThatAcceptsIsTaken(t *testing.T) {
-	p := newPeer(t, write(okAnswer))
-	here := netip.MustParseAddr("127.0.0.1")
-	deaf := netip.MustParseAddr("127.0.0.2") // nothing listens on this port of it
-	port := uint16(p.listener.Addr().(*net.TCPAddr).Port)
-	for _, tt := range []struct {
-		ips   []netip.Addr
-		want  netip.Addr
-		dials int // in all
-	}{
-		{[]netip.Addr{here}, here, 0}, // not tried
-		{[]netip.Addr{deaf, here}, here, 1},
-		{[]netip.Addr{here, deaf}, here, 2},
-		{[]netip.Addr{deaf, deaf}, deaf, 2}, // for the run to show
-	} {
-		if got := reachable(t.Context(), tt.ips, port, Connections{}); got != netip.AddrPortFrom(tt.want, port) {
-			t.Errorf("of %v it took %v, want %v", tt.ips, got, tt.want)
-		}
-		eventually(t, "the server has seen the attempt", func() bool { connections, _, _ := p.counts(); return connections == tt.dials })
-	}
 }
 
 func TestTheLoopLeavesNoFileOpen(t *testing.T) {

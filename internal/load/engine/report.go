@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,13 @@ func report(c Config, tallies []*tally, start, last time.Time, m *meter, stopped
 		timings[t.name] = t.total
 	}
 	return &Report{Load: load, Timings: timings, Requests: requests(tallies), StoppedEarly: stopped}
+}
+
+// connectedTo puts on record where the endpoint's connections went.
+func (r *Report) connectedTo(endpoint string, to netip.AddrPort) {
+	e := r.Load.Endpoints[endpoint]
+	e.Address = to.String()
+	r.Load.Endpoints[endpoint] = e
 }
 
 // requests are the kept records of all scheduled arrivals, in due order; those
