@@ -118,7 +118,8 @@ type Config struct {
 	Quantum time.Duration
 	// MaxLag is the lag p99 above which the run is invalid; default 5 ms.
 	MaxLag time.Duration
-	// KeepRequests keeps a record of every arrival, about 100 bytes each.
+	// KeepRequests keeps a record of every arrival, about 100 bytes each. How many
+	// a closed model will have nobody can say before.
 	KeepRequests bool
 	// Log receives the interval log, if it is not nil.
 	Log io.Writer

@@ -49,6 +49,19 @@ func TestOwnLimits(t *testing.T) {
 	}
 }
 
+func TestAClosedModelIsToldOfItsWorkersAndNotOfARate(t *testing.T) {
+	s := &result.Saturation{Seconds: 30, CPUs: 2, PacerBusySeconds: 12, CPUBusySeconds: 12, GCCycles: 900, GCPauseMS: 301, GCCPUPercent: 31}
+	lines := ownLimits(s, Config{MaxLag: DefaultMaxLag, Closed: 50})
+	if len(lines) != 3 {
+		t.Errorf("%d lines, want 3: %q", len(lines), lines)
+	}
+	for _, line := range lines {
+		if strings.Contains(line, "lower the rate") || !strings.Contains(line, "give the model fewer workers") {
+			t.Errorf("remedy in %q", line)
+		}
+	}
+}
+
 // TestALimitIsBlamedForWhatCameOfIt: saturation is a reason where requests were
 // late or dropped, and a warning where none were.
 func TestALimitIsBlamedForWhatCameOfIt(t *testing.T) {
