@@ -147,7 +147,7 @@ func (m moment) line(s screen) string {
 	switch {
 	case m.planned > 0:
 		parts = append(parts, fmt.Sprintf("%d of %d/s", m.started, m.planned))
-	case m.at <= m.window:
+	case m.at <= m.window, m.started > 0: // a closed model; or sent late
 		parts = append(parts, fmt.Sprintf("%d/s", m.started))
 	default:
 		parts = append(parts, "waiting for answers")

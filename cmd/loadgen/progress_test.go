@@ -81,8 +81,12 @@ func TestProgressFitsTheTerminal(t *testing.T) {
 			t.Errorf("%d columns: %q, want %q", width, got, want)
 		}
 	}
-	late := moment{at: 40 * time.Second, window: 30 * time.Second, inFlight: 7}
-	if got, want := late.line(screen{}), "40s/30s  waiting for answers  7 in flight  no answers  0 failed"; got != want {
+	over := moment{at: 40 * time.Second, window: 30 * time.Second, inFlight: 7}
+	if got, want := over.line(screen{}), "40s/30s  waiting for answers  7 in flight  no answers  0 failed"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	over.started = 5
+	if got, want := over.line(screen{}), "40s/30s  5/s  7 in flight  no answers  0 failed"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -378,7 +378,7 @@ type DropSecond struct {
 }
 
 // Saturation is how near the load generator was to its own limits, second by
-// second of the window. Of a CPU, 100 % is one.
+// second of the window and of what was sent late after it. Of a CPU, 100 % is one.
 type Saturation struct {
 	Seconds int `json:"seconds"` // looked at
 	CPUs    int `json:"cpus"`    // that the process could use

@@ -67,7 +67,9 @@ func (l *intervals) await(moment time.Duration) bool {
 // cut ends the interval [from, to). An error of the log is kept and ends the
 // log, not the run.
 func (l *intervals) cut(from, to time.Duration) {
-	second := Second{From: from, To: to, Window: l.c.Duration, Generator: l.meter.second(from < l.c.Duration)}
+	second := Second{From: from, To: to, Window: l.c.Duration}
+	// A generator that is late sends after the window, too.
+	sending := from < l.c.Duration
 	for i, t := range l.tallies {
 		timings, now := t.rotate()
 		l.write(t.name+"/"+latency.Response, from, to, timings.Response)
@@ -77,7 +79,9 @@ func (l *intervals) cut(from, to time.Duration) {
 		e.Name, e.Timings = t.name, timings
 		second.Endpoints = append(second.Endpoints, e)
 		l.before[i] = now
+		sending = sending || e.Scheduled > 0
 	}
+	second.Generator = l.meter.second(sending)
 	if l.c.EachSecond == nil {
 		return
 	}

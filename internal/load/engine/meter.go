@@ -117,9 +117,9 @@ func (m *meter) enlist() (end func()) {
 	}
 }
 
-// second is what was used since the last call or the beginning. One that lies
-// within the window counts for the saturation.
-func (m *meter) second(withinWindow bool) GeneratorSecond {
+// second is what was used since the last call or the beginning. One in which
+// requests were sent counts for the saturation.
+func (m *meter) second(sending bool) GeneratorSecond {
 	now, cpu := time.Now(), processCPU()
 	// The time that has really passed: where the machine is crowded this comes late,
 	// and the more was used.
@@ -131,7 +131,7 @@ func (m *meter) second(withinWindow bool) GeneratorSecond {
 		return GeneratorSecond{}
 	}
 	s := GeneratorSecond{CPUPercent: percent(used, length), PacerPercent: percent(ran, length)}
-	if withinWindow {
+	if sending {
 		m.add(s, percent(kept, length))
 	}
 	return s
