@@ -130,7 +130,7 @@ type Endpoint struct {
 	Workers              int            `json:"workers"`
 	ClientTimeoutMS      float64        `json:"client_timeout_ms"`
 	// Address is the IP address and port that the requests went to; empty where
-	// the generator's engine resolves the name for every connection.
+	// several results were merged whose requests went to different ones.
 	Address        string      `json:"address,omitempty"`
 	Response       Percentiles `json:"response_ms"`
 	OKResponse     Percentiles `json:"ok_response_ms"`

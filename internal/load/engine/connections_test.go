@@ -2,6 +2,7 @@ package engine
 
 import (
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -260,4 +261,38 @@ func TestAConnectionOutlivesTheDeadlineOfItsLastRequest(t *testing.T) {
 			t.Errorf("the server saw %d connections and %d requests, want 1 and 3", connections, requests)
 		}
 	})
+}
+
+// FuzzParseRedirects: what is no rule is refused in one line, and a rule is read
+// again as what it is when it is written out.
+func FuzzParseRedirects(f *testing.F) {
+	for _, text := range []string{"a:80:b:81", ":::", "[::1]:80:[::1]:81", "*:443:127.0.0.1", "a:443:::1", "[::1]443:b:1", "[fe80::1%eth0]::b:"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for name, parse := range map[string]func(string) (Redirect, error){"connect-to": ParseConnectTo, "resolve": ParseResolve} {
+			r, err := parse(text)
+			if err != nil {
+				if !strings.HasPrefix(err.Error(), name+" ") || strings.Contains(err.Error(), "\n") {
+					t.Errorf("error %q, want one line that begins with %s", err, name)
+				}
+				continue
+			}
+			again, err := ParseConnectTo(written(r.Host, r.Port) + ":" + written(r.ToHost, r.ToPort))
+			if diff := cmp.Diff(r, again); err != nil || diff != "" {
+				t.Errorf("%s %q: error %v, and\n%s", name, text, err, diff)
+			}
+		}
+	})
+}
+
+// written is a host and port as a rule has them; empty and 0 are any.
+func written(host string, port uint16) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port == 0 {
+		return host + ":"
+	}
+	return fmt.Sprintf("%s:%d", host, port)
 }
