@@ -21,6 +21,7 @@ var testRules = Rules{
 		{Wait: WaitTimer, States: []string{"sleep"}},
 		{Wait: WaitIdle, Telling: Pattern{"take"}},
 		{Wait: WaitRead, Frames: []Pattern{{"read*"}}},
+		{Wait: WaitDatabase, Frames: []Pattern{{"sql.*"}}, States: []string{"waiting"}},
 	},
 	Plumbing: Pattern{"park", "read*", "start"},
 	Entry:    Pattern{"start"},
@@ -44,8 +45,8 @@ func TestLocate(t *testing.T) {
 		{of("", "park", "take", "work", "start"), Place{Idle, true, Frame{Func: "take"}, WaitIdle}},
 		{of("", "readSlow", "do", "work"), Place{UpstreamRead, true, Frame{Func: "do"}, WaitRead}},
 		{of("", "do", "readSlow", "work"), Place{Other, false, Frame{Func: "do"}, WaitRead}}, // not in order
-		{of("waiting", "park", "sql.query", "serve"), Place{Database, false, Frame{Func: "sql.query"}, ""}},
-		{of("", "park", "sql.query", "serve"), Place{Database, false, Frame{Func: "sql.query"}, ""}}, // no state told
+		{of("waiting", "park", "sql.query", "serve"), Place{Database, false, Frame{Func: "sql.query"}, WaitDatabase}},
+		{of("", "park", "sql.query", "serve"), Place{Database, false, Frame{Func: "sql.query"}, WaitDatabase}}, // no state told
 		{of("running", "park", "sql.query", "serve"), Place{Other, false, Frame{Func: "sql.query"}, ""}},
 		{of("sleep", "park", "start"), Place{Other, false, Frame{Func: "park"}, WaitTimer}},
 		{of("", "park", "start"), Place{Other, false, Frame{Func: "park"}, ""}}, // a rule of states alone needs a state

@@ -189,6 +189,7 @@ func TestTruncatedText(t *testing.T) {
 		{"whole", whole, false},
 		{"without the end", whole[:jni], true},
 		{"half", whole[:jni/2], true},
+		{"without its middle", whole[:locker] + whole[strings.Index(whole, `"locker-7"`):], true},
 		{"a part, pasted", pasted, false},
 		{"a part, cut within a frame", pasted[:strings.Index(pasted, "ReentrantLock.lock")], true},
 		{"a part, cut within a state", pasted[:strings.Index(pasted, "(parking)")], true},
