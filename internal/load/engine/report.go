@@ -131,13 +131,17 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 		if err := t.ledger.Check(); err != nil {
 			invalid("%s: %v", t.name, err)
 		}
-		if e.Dropped > 0 {
-			dropped = true
-			invalid("%s: %d of %d arrivals were dropped, since all %d workers were busy%s; give it more workers",
-				t.name, e.Dropped, e.Scheduled, c.Endpoints[i].Workers, dropStretches(load.DropTimes[t.name]))
-		}
 		maxLag := float64(c.MaxLag) / float64(time.Millisecond)
 		warnLag := float64(WarnLag) / float64(time.Millisecond)
+		if e.Dropped > 0 {
+			dropped = true
+			remedy := "give it more workers"
+			if e.Lag.P99 > maxLag {
+				remedy = "the generator was late, so that more workers alone may not help"
+			}
+			invalid("%s: %d of %d arrivals were dropped, since all %d workers were busy%s; %s",
+				t.name, e.Dropped, e.Scheduled, c.Endpoints[i].Workers, dropStretches(load.DropTimes[t.name]), remedy)
+		}
 		switch {
 		case e.Lag.P99 > maxLag:
 			tooLate = true

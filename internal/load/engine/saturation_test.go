@@ -72,11 +72,13 @@ func TestALimitIsBlamedForWhatCameOfIt(t *testing.T) {
 		lag    time.Duration
 		drops  int
 		reason bool
+		remedy string
 	}{
-		{"on time", 100 * time.Microsecond, 0, false},
-		{"a little late", 2 * time.Millisecond, 0, false},
-		{"late", 6 * time.Millisecond, 0, true},
-		{"dropped", 0, 1, true},
+		{"on time", 100 * time.Microsecond, 0, false, ""},
+		{"a little late", 2 * time.Millisecond, 0, false, ""},
+		{"late", 6 * time.Millisecond, 0, true, ""},
+		{"dropped", 0, 1, true, "; give it more workers"},
+		{"dropped late", 6 * time.Millisecond, 1, true, "; the generator was late, so that more workers alone may not help"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := plan(Endpoint{Name: "fast", Rate: 1}).WithDefaults()
@@ -89,6 +91,9 @@ func TestALimitIsBlamedForWhatCameOfIt(t *testing.T) {
 			warning := strings.Contains(strings.Join(v.Warnings, "\n"), line)
 			if reason != test.reason || warning == test.reason || v.Valid == test.reason {
 				t.Errorf("want it as a reason: %v; got %+v", test.reason, v)
+			}
+			if !strings.Contains(strings.Join(v.Reasons, "\n"), test.remedy) {
+				t.Errorf("want %q in %+v", test.remedy, v)
 			}
 		})
 	}
