@@ -52,8 +52,12 @@ func printHeading(w io.Writer, d dumps.Dump, i, of int) {
 		format += ", gzip"
 	}
 	fmt.Fprintf(w, "%s%s: %d %s (%s)", number, d.Name, d.Total, d.Format.Unit(), format)
-	if d.Workers > 0 || d.Queued > 0 {
+	switch {
+	case d.Workers == 0 && d.Queued == 0:
+	case d.Format.Unit() == "goroutines":
 		fmt.Fprintf(w, ", %d of them workers, %d queued", d.Workers, d.Queued)
+	default: // the connections that wait for a worker of Tomcat are no threads
+		fmt.Fprintf(w, ", %d of them workers", d.Workers)
 	}
 	fmt.Fprintln(w)
 	if d.Truncated {

@@ -21,7 +21,7 @@ const usage = `Usage: lab COMMAND [flags]
   lab run exhaustion      one run: a slow upstream against a shared worker pool
   lab compare exhaustion  alternated runs of several profiles, and their comparison
   lab report FOLDER...    render the report of a results folder anew
-  lab dump FILE|RUN|URL|- who stands where in dumps of Go or Java, and waits for what
+  lab dump SOURCE...      who stands where in dumps of Go or Java, and waits for what
   lab profiles            what protects the victim, by name
   lab version             print the version
 

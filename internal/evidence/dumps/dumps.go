@@ -184,11 +184,18 @@ func readJavaText(r io.Reader, name string, axis stacks.Axis) ([]Dump, error) {
 			return nil, fmt.Errorf("more than %d dumps; split it", maxDumps)
 		}
 		c := newCounter(threads.Rules(), axis)
-		end, another, err := text.Next(c.add)
-		if err != nil {
+		var end stacks.End
+		var err error
+		end, more, err = text.Next(c.add)
+		switch {
+		case err == nil:
+			all = append(all, c.dump(name, JavaText, end))
+		case !errors.Is(err, threads.ErrNoThread):
 			return nil, err
 		}
-		all, more = append(all, c.dump(name, JavaText, end)), another
+	}
+	if len(all) == 0 {
+		return nil, threads.ErrNoThread
 	}
 	if len(all) > 1 {
 		for i := range all {

@@ -123,9 +123,12 @@ func NewText(r io.Reader) *Text {
 	return &Text{r: bufio.NewReaderSize(r, maxLine), names: names{}}
 }
 
-// Next reads the next dump to its end. more says that another follows. An error
-// comes with what was read before it: it is of the reader, or says that no thread
-// was found.
+// ErrNoThread is the error of a text, or of a part of it, without a thread.
+var ErrNoThread = errors.New("no thread: want a dump as jstack or jcmd Thread.print prints it")
+
+// Next reads the next dump to its end. more says that another follows, also after
+// ErrNoThread. Any other error is of the reader, and comes with what was read
+// before it.
 func (t *Text) Next(each Each) (end stacks.End, more bool, err error) {
 	t.began, t.hotspot, t.closed, t.onlyMounted = false, false, false, false
 	t.expected, t.java, t.internal, t.virtual, t.deadlocks = 0, 0, 0, 0, ""
@@ -151,7 +154,7 @@ func (t *Text) Next(each Each) (end stacks.End, more bool, err error) {
 		return stacks.End{Truncated: true}, false, fmt.Errorf("read thread dump after %d threads: %w", count, t.err)
 	}
 	if count == 0 {
-		return stacks.End{}, more, errors.New("no thread: want a dump as jstack or jcmd Thread.print prints it")
+		return stacks.End{}, more, ErrNoThread
 	}
 	return t.end(), more, nil
 }

@@ -24,7 +24,7 @@ type dump struct {
 func readText(t testing.TB, r io.Reader) (all []dump, err error) {
 	t.Helper()
 	text := NewText(r)
-	for more := true; more && err == nil; {
+	for more := true; more && (err == nil || errors.Is(err, ErrNoThread)); {
 		var d dump
 		d.End, more, err = text.Next(func(s stacks.Stack, _ []byte) { d.Threads = append(d.Threads, s) })
 		all = append(all, d)
