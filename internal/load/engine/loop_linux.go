@@ -147,6 +147,11 @@ type loop struct {
 		arrival.Arrival
 		leaves time.Duration
 	}
+	// looked says that the kernel had nothing for the loop when it was asked last,
+	// and nothing was sent since: an arrival that finds no free slot then is dropped,
+	// and not before. A loop that was kept from its CPU would else drop what fell due
+	// while the answers that free its slots have long come.
+	looked bool
 	// patience is when the answers in flight are no longer waited for.
 	patience  time.Duration
 	stopping  bool
@@ -230,6 +235,7 @@ func (l *loop) hangUpIdle() {
 // turn waits for events, no longer than the timeout, and deals with what the
 // kernel or the clock has brought.
 func (l *loop) turn(timeout time.Duration) {
+	l.looked = false
 	n := l.poll.wait(l.events[:], timeout)
 	for _, event := range l.events[:n] {
 		l.handle(event)
@@ -237,6 +243,7 @@ func (l *loop) turn(timeout time.Duration) {
 		l.dispatch()
 	}
 	l.expire()
+	l.looked = n == 0
 }
 
 // draw fetches the next arrival.
@@ -262,6 +269,11 @@ func (l *loop) dispatch() {
 		if l.next.leaves > l.now() {
 			return
 		}
+		free := l.lanes[l.next.From].free > 0
+		if !free && !l.looked {
+			return // the next turn does not wait
+		}
+		l.looked = l.looked && !free
 		l.begin(int32(l.next.From), job{index: l.next.Index, due: l.next.Due})
 		l.draw()
 	}

@@ -169,3 +169,29 @@ func TestACancelledStartEndsEveryLoop(t *testing.T) {
 		t.Errorf("error %v, %+v", err, r.Load)
 	}
 }
+
+// TestAnAnswerThatHasComeFreesItsWorkerFirst: a loop that was kept from its CPU
+// looks for answers before it drops what fell due meanwhile.
+func TestAnAnswerThatHasComeFreesItsWorkerFirst(t *testing.T) {
+	p := newPeer(t, write(okAnswer))
+	l := loopAlone(t, p.url(), http.MethodGet, func(c *Config) { c.Endpoints[0].Workers = 1 })
+	l.arrivals = arrival.Merge(arrival.Shard{}, arrival.Constant(1000, 3*time.Millisecond))
+	l.draw()
+	l.dispatch()
+	for l.slots[0].phase == connecting {
+		l.turn(time.Second) // sends the first, and may drop what falls due meanwhile
+	}
+	sent := l.lanes[0].tally.started.Load()
+	dropped := l.lanes[0].tally.dropped.Load()
+	eventually(t, "the server has the request", func() bool { _, requests, _ := p.counts(); return requests == 1 })
+	time.Sleep(20 * time.Millisecond) // its answer comes, and nobody looks
+	l.next.Due, l.next.leaves = l.now(), l.now()
+	l.dispatch()
+	if got := l.lanes[0].tally.dropped.Load(); got != dropped {
+		t.Fatalf("%d dropped before the answer was looked for, want %d", got, dropped)
+	}
+	l.turn(0)
+	if started := l.lanes[0].tally.started.Load(); started != sent+1 || l.lanes[0].tally.dropped.Load() != dropped {
+		t.Errorf("%d started and %d dropped, want %d and %d", started, l.lanes[0].tally.dropped.Load(), sent+1, dropped)
+	}
+}
