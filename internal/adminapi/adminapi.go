@@ -31,12 +31,15 @@ const (
 // theirs too, under the usual names.
 const (
 	PathReady      = "/readyz"
-	PathStats      = "/stats"
+	PathStats      = "/stats"      // of the victim: ?answers_after=N
 	PathSeen       = "/seen"       // ?phase=load: victim only
 	PathReset      = "/reset"      // victim only: POST, the extremes in PathStats begin anew
 	PathGoroutines = "/goroutines" // victim only: every goroutine, debug=2 text
 	PathBehaviour  = "/behaviour"  // stub only: GET, PUT
 )
+
+// ParamAnswersAfter asks PathStats of the victim for the answers after a number.
+const ParamAnswersAfter = "answers_after"
 
 // Listening is the one line of JSON that a server prints on stdout when its
 // listeners are open. Addresses are host:port.
@@ -87,6 +90,9 @@ type VictimStats struct {
 	Process  ProcessStats  `json:"process"`
 	// Endpoints counts finished requests: endpoint -> phase -> counts.
 	Endpoints map[string]map[string]EndpointStats `json:"endpoints"`
+	// Answers are the newest answers after the number that ParamAnswersAfter names,
+	// oldest first; of many only the newest are kept. None without it.
+	Answers []Answer `json:"answers,omitempty"`
 }
 
 // PoolStats is the state of the shared worker pool.
@@ -104,6 +110,31 @@ type PoolStats struct {
 	// IdleSince is when the pool last became idle (nothing busy, nothing queued);
 	// zero while it is not.
 	IdleSince time.Time `json:"idle_since"`
+	// Where has a letter for each worker, in the order in which they were made: one
+	// of the Where constants. Of an unbounded pool it has those that hold a request.
+	Where string `json:"where"`
+}
+
+// Where a worker stands by its own word, which costs nothing to ask for; a dump is
+// the evidence. The words that they stand for are those of a dump.
+const (
+	WhereIdle         = 'i' // "idle"
+	WhereRunning      = 'r' // "running"
+	WherePermitWait   = 'p' // "permit_wait"
+	WhereUpstreamRead = 'u' // "upstream_read", the connect to it included
+	WhereDatabase     = 'd' // "database"
+)
+
+// Answer is one request that the victim has answered. It knows nothing of how long
+// the client waited before the request was read, or of whether it still did.
+type Answer struct {
+	Number   int     `json:"n"` // from 1, over all answers since the start
+	Endpoint string  `json:"endpoint"`
+	Phase    string  `json:"phase"`
+	Status   int     `json:"status"`
+	MS       float64 `json:"ms"` // from the request read to its answer
+	// Gone is whether the client had left when a worker reached the request.
+	Gone bool `json:"gone,omitempty"`
 }
 
 // ListenerStats is read from the listening socket itself (TCP_INFO and

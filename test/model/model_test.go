@@ -201,7 +201,7 @@ type request struct {
 
 func (r *request) Gone() bool { return !time.Now().Before(r.gone) }
 
-func (r *request) Run(time.Duration) {
+func (r *request) Run(time.Duration, *pool.Spot) {
 	if !r.stream.CallsUpstream {
 		time.Sleep(service)
 		return

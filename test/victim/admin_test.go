@@ -72,6 +72,7 @@ func TestAdminAnswersWhileEveryWorkerIsHeld(t *testing.T) {
 	wantEqual(t, "pool", adminapi.PoolStats{
 		Workers: workers, Limit: workers, Busy: workers, Queued: queued,
 		MaxWorkers: workers, MaxBusy: workers, MaxQueued: queued,
+		Where: strings.Repeat(string(adminapi.WhereUpstreamRead), workers),
 	}, s.Pool)
 	if s.Process.Goroutines < workers || s.Process.RSSBytes <= 0 || s.Process.CPUSeconds <= 0 || s.Now.IsZero() || s.Breaker != "none" || s.Profile != "anti" {
 		t.Errorf("stats %+v", s)
@@ -176,5 +177,49 @@ func TestMetricsCountWhatWasAnswered(t *testing.T) {
 		if got[name] <= 0 {
 			t.Errorf("%s is %v: no runtime or process collector", name, got[name])
 		}
+	}
+}
+
+// A reader who names the last answer that it has seen gets each answer once, and
+// of more than are kept the newest.
+func TestStatsTellsAnswersAfterANumber(t *testing.T) {
+	w := newWorld(t, answers, nil)
+	after := func(n int) []adminapi.Answer {
+		var s adminapi.VictimStats
+		w.adminJSON(adminapi.PathStats+"?"+adminapi.ParamAnswersAfter+"="+strconv.Itoa(n), &s)
+		for i, a := range s.Answers {
+			if a.MS <= 0 {
+				t.Errorf("answer %d took %v ms", a.Number, a.MS)
+			}
+			s.Answers[i].MS = 0
+		}
+		return s.Answers
+	}
+	w.get("/fast", adminapi.HeaderPhase+": "+adminapi.PhaseLoad)
+	w.get("/fast?id=0")
+	first := adminapi.Answer{Number: 1, Endpoint: "fast", Phase: adminapi.PhaseLoad, Status: 200}
+	second := adminapi.Answer{Number: 2, Endpoint: "fast", Phase: adminapi.PhaseOther, Status: 404}
+	wantEqual(t, "all", []adminapi.Answer{first, second}, after(0))
+	wantEqual(t, "after the first", []adminapi.Answer{second}, after(1))
+	wantEqual(t, "after the last", []adminapi.Answer(nil), after(2))
+	wantEqual(t, "after one that is to come", []adminapi.Answer(nil), after(1_000_000))
+	if got := w.stats().Answers; got != nil {
+		t.Errorf("answers that nobody asked for: %+v", got)
+	}
+	for _, bad := range []string{"-1", "x", "9999999999999999999999"} {
+		if status, _, body := w.adminGet(adminapi.PathStats + "?" + adminapi.ParamAnswersAfter + "=" + bad); status != 400 || !strings.Contains(string(body), strconv.Quote(bad)) {
+			t.Errorf("after %s: %d %q, want a 400 that names it", bad, status, body)
+		}
+	}
+
+	c := w.dial()
+	const more = 1200
+	for range more {
+		c.send("/fast")
+		c.receive()
+	}
+	kept := after(2)
+	if len(kept) != 1000 || kept[0].Number != 2+more-1000+1 || kept[len(kept)-1].Number != 2+more {
+		t.Errorf("of %d answers %d are kept, from %d; want the newest 1000", more, len(kept), kept[0].Number)
 	}
 }

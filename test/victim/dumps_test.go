@@ -169,8 +169,8 @@ func TestDumpOfAVictimWithoutAPool(t *testing.T) {
 // busy is a request that stands in none of the places that have a name.
 type busy chan struct{}
 
-func (b busy) Run(time.Duration) { <-b }
-func (b busy) Gone() bool        { return false }
+func (b busy) Run(time.Duration, *pool.Spot) { <-b }
+func (b busy) Gone() bool                    { return false }
 
 // The victim has no place in which a test could hold a worker that is merely
 // running, so its pool is asked alone.

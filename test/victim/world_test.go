@@ -282,9 +282,37 @@ func (w *world) pooled(busy, queued int) adminapi.VictimStats {
 	})
 }
 
+// places are the words of a dump for the letters of /stats.
+var places = map[rune]string{
+	adminapi.WhereIdle: goroutines.Idle, adminapi.WhereRunning: goroutines.Running, adminapi.WherePermitWait: goroutines.PermitWait,
+	adminapi.WhereUpstreamRead: goroutines.UpstreamRead, adminapi.WhereDatabase: goroutines.Database,
+}
+
+// checkWhere holds what the workers say themselves against the dump of a victim
+// in which nothing moves: without a dump a connect cannot be told from a read.
+func (w *world) checkWhere(d result.Dump) {
+	w.t.Helper()
+	want, got := map[string]int{}, map[string]int{}
+	for where, n := range d.Where {
+		switch {
+		case n == 0 || where == goroutines.Queued:
+		case where == goroutines.Other:
+			want[goroutines.UpstreamRead] += n
+		default:
+			want[where] += n
+		}
+	}
+	for _, letter := range w.stats().Pool.Where {
+		got[places[letter]]++
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.t.Errorf("where the workers stand (-dump +/stats):\n%s", diff)
+	}
+}
+
 // dumpWhen takes dumps through the admin listener until the workers and the
 // queue stand as asked (a word that is left out means 0), and returns the last
-// with its text.
+// with its text. What /stats says must then be the same.
 func (w *world) dumpWhen(want map[string]int) (result.Dump, []byte) {
 	w.t.Helper()
 	full := map[string]int{goroutines.Idle: 0, goroutines.UpstreamRead: 0, goroutines.PermitWait: 0,
@@ -310,6 +338,7 @@ func (w *world) dumpWhen(want map[string]int) (result.Dump, []byte) {
 			if d.Workers != workers || d.Queued != want[goroutines.Queued] || d.Truncated {
 				w.t.Errorf("%d workers, %d queued, truncated %v; want %d and %d", d.Workers, d.Queued, d.Truncated, workers, want[goroutines.Queued])
 			}
+			w.checkWhere(d)
 			return d, text
 		}
 		if time.Now().After(end) {

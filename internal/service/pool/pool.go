@@ -31,8 +31,9 @@ var (
 
 // Work is one request.
 type Work interface {
-	// Run does the work, on a worker. wait is how long it waited for one.
-	Run(wait time.Duration)
+	// Run does the work, on a worker. wait is how long it waited for one. The work
+	// may say at spot where its worker stands; it is told as Running until then.
+	Run(wait time.Duration, spot *Spot)
 	// Gone reports whether the client has left. It is asked once, when a worker
 	// has reached the request.
 	Gone() bool
@@ -81,6 +82,8 @@ type Pool struct {
 	stats     Stats
 	closed    bool
 	nextLabel int
+	spots     []*Spot // of every worker
+	vacant    []*Spot // unbounded: those of spots that nobody has
 }
 
 // New starts a pool with its minimum of workers.
@@ -199,6 +202,7 @@ func (p *Pool) work(w *worker) {
 			t.done <- err
 			t = next
 		}
+		w.spot.Enter(Idle)
 		pprof.SetGoroutineLabels(w.idleLabels)
 	}
 }
@@ -206,6 +210,7 @@ func (p *Pool) work(w *worker) {
 // execute runs one task, or returns ErrAbandoned if it is to be skipped.
 func (p *Pool) execute(w *worker, t *task) error {
 	pprof.SetGoroutineLabels(w.labels[t.endpoint])
+	w.spot.Enter(Running)
 	if t.work.Gone() {
 		p.mu.Lock()
 		p.stats.Abandoned++
@@ -214,7 +219,8 @@ func (p *Pool) execute(w *worker, t *task) error {
 			return ErrAbandoned
 		}
 	}
-	t.work.Run(time.Since(t.arrived))
+	t.work.Run(time.Since(t.arrived), &w.spot)
+	w.spot.Enter(Running)
 	return nil
 }
 
@@ -249,6 +255,7 @@ func (p *Pool) runUnbounded(endpoint int, work Work) error {
 	p.occupy()
 	p.stats.Workers = p.stats.Busy
 	p.stats.MaxWorkers = max(p.stats.MaxWorkers, p.stats.Workers)
+	spot := p.claimSpot()
 	p.mu.Unlock()
 
 	pprof.SetGoroutineLabels(p.labels[endpoint])
@@ -257,11 +264,12 @@ func (p *Pool) runUnbounded(endpoint int, work Work) error {
 		p.stats.Abandoned++
 		p.mu.Unlock()
 	}
-	work.Run(0)
+	work.Run(0, spot)
 	pprof.SetGoroutineLabels(context.Background())
 
 	p.mu.Lock()
 	p.vacate()
+	p.releaseSpot(spot)
 	p.stats.Workers = p.stats.Busy
 	p.mu.Unlock()
 	return nil
@@ -321,6 +329,7 @@ func (p *Pool) newWorker() *worker {
 	for _, endpoint := range p.cfg.Labels {
 		w.labels = append(w.labels, pprof.WithLabels(idle, pprof.Labels("endpoint", endpoint)))
 	}
+	p.spots = append(p.spots, &w.spot)
 	return w
 }
 

@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,12 +17,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // job is a Work that holds its worker for a while.
 type job struct {
-	hold time.Duration
-	gone func() bool
-	ran  func(wait time.Duration)
+	hold   time.Duration
+	stands Where // Idle: it does not say
+	gone   func() bool
+	ran    func(wait time.Duration)
 }
 
-func (j job) Run(wait time.Duration) {
+func (j job) Run(wait time.Duration, spot *Spot) {
+	if j.stands != Idle {
+		spot.Enter(j.stands)
+	}
 	if j.ran != nil {
 		j.ran(wait)
 	}
@@ -73,6 +78,46 @@ func TestGrowsOnDemandAndQueuesBehindTheLimit(t *testing.T) {
 		}
 		closePool(t, p)
 	})
+}
+
+// A worker stands where its work says, is running where it says nothing, and idle
+// without a request; of an unbounded pool nobody stands anywhere without one.
+func TestWorkersSayWhereTheyStand(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cfg           Config
+		during, after []Where
+	}{
+		"bounded": {
+			Config{Min: 4, Max: 4},
+			[]Where{Idle, Running, UpstreamRead, Database}, []Where{Idle, Idle, Idle, Idle},
+		},
+		"unbounded": {Config{Unbounded: true}, []Where{Running, UpstreamRead, Database}, []Where{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPool(t, tc.cfg)
+				where := func() []Where {
+					synctest.Wait()
+					all := p.Where()
+					slices.Sort(all)
+					return all
+				}
+				for range 2 { // the second time on the spots of the first
+					for _, stands := range []Where{Idle, UpstreamRead, Database} {
+						go p.Do(0, job{hold: time.Second, stands: stands})
+					}
+					if got := where(); !slices.Equal(got, tc.during) {
+						t.Errorf("in the middle %v, want %v", got, tc.during)
+					}
+					time.Sleep(time.Second)
+					if got := where(); !slices.Equal(got, tc.after) {
+						t.Errorf("after it %v, want %v", got, tc.after)
+					}
+				}
+				closePool(t, p)
+			})
+		})
+	}
 }
 
 // A worker is free before its client has the answer, so that requests one after

@@ -11,6 +11,7 @@ type worker struct {
 	tasks      chan *task
 	idleLabels context.Context
 	labels     []context.Context // by endpoint
+	spot       Spot
 }
 
 // awaitTask is where an idle worker stands in a dump. It returns nil when the

@@ -12,13 +12,14 @@ import (
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/service/admin"
+	"chokepoint/internal/service/pool"
 )
 
 // adminHandler serves what must answer while the pool is exhausted.
 func (v *Victim) adminHandler() http.Handler {
 	mux := admin.NewMux(v.metrics.registry)
 	mux.HandleFunc("GET "+adminapi.PathReady, v.ready)
-	mux.HandleFunc("GET "+adminapi.PathStats, func(w http.ResponseWriter, _ *http.Request) { admin.WriteJSON(w, http.StatusOK, v.Stats()) })
+	mux.HandleFunc("GET "+adminapi.PathStats, v.serveStats)
 	mux.HandleFunc("GET "+adminapi.PathSeen, func(w http.ResponseWriter, r *http.Request) {
 		admin.WriteJSON(w, http.StatusOK, v.seen.snapshot(phaseOf([]byte(r.FormValue("phase")))))
 	})
@@ -58,7 +59,36 @@ func (d *dumper) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Write(text)
 }
 
-// Stats is the victim's state now.
+// serveStats tells the victim's state, and the newest answers if it is asked for them.
+func (v *Victim) serveStats(w http.ResponseWriter, r *http.Request) {
+	after, asked, err := answersAfter(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	stats := v.Stats()
+	if asked {
+		stats.Answers = v.answers.after(after)
+	}
+	admin.WriteJSON(w, http.StatusOK, stats)
+}
+
+// letters are the places of the pool as PoolStats.Where has them.
+var letters = [...]byte{
+	pool.Idle: adminapi.WhereIdle, pool.Running: adminapi.WhereRunning, pool.PermitWait: adminapi.WherePermitWait,
+	pool.UpstreamRead: adminapi.WhereUpstreamRead, pool.Database: adminapi.WhereDatabase,
+}
+
+func (v *Victim) where() string {
+	places := v.pool.Where()
+	text := make([]byte, len(places))
+	for i, place := range places {
+		text[i] = letters[place]
+	}
+	return string(text)
+}
+
+// Stats is the victim's state now, without answers.
 func (v *Victim) Stats() adminapi.VictimStats {
 	p := v.pool.Stats()
 	limit := v.cfg.MaxWorkers
@@ -72,6 +102,7 @@ func (v *Victim) Stats() adminapi.VictimStats {
 		Pool: adminapi.PoolStats{
 			Workers: p.Workers, Limit: limit, Busy: p.Busy, Queued: p.Queued,
 			MaxWorkers: p.MaxWorkers, MaxBusy: p.MaxBusy, MaxQueued: p.MaxQueue, Abandoned: p.Abandoned, Shed: p.Shed, IdleSince: p.IdleSince,
+			Where: v.where(),
 		},
 		PermitsHeld: held, PermitLimit: permits, Breaker: v.guard.Breaker(),
 		Listener:  v.public.stats(),

@@ -70,6 +70,7 @@ type request struct {
 	endpoint int
 	phase    int
 	received time.Time
+	gone     bool // the client had left when a worker reached the request
 	spent    spent
 }
 
@@ -81,21 +82,22 @@ type spent struct {
 // Gone reports whether the client has left.
 func (r *request) Gone() bool {
 	c, ok := r.ctx.Conn().(*conn)
-	return ok && c.gone()
+	r.gone = ok && c.gone()
+	return r.gone
 }
 
 // Run does the endpoint's work, on a worker of the pool.
-func (r *request) Run(wait time.Duration) {
+func (r *request) Run(wait time.Duration, spot *pool.Spot) {
 	r.spent.queue = wait
 	switch r.endpoint {
 	case endpointFast:
-		r.fast()
+		r.fast(spot)
 	case endpointUpstream:
-		r.callUpstream()
+		r.callUpstream(spot)
 	}
 }
 
-func (r *request) fast() {
+func (r *request) fast(spot *pool.Spot) {
 	id := 1
 	if arg := r.ctx.QueryArgs().Peek("id"); len(arg) > 0 {
 		n, err := strconv.Atoi(string(arg))
@@ -106,7 +108,9 @@ func (r *request) fast() {
 		id = n
 	}
 	start := time.Now()
+	spot.Enter(pool.Database)
 	item, err := r.victim.items.Read(context.Background(), id)
+	spot.Enter(pool.Running)
 	r.spent.database = time.Since(start)
 	if err != nil {
 		r.fail(fasthttp.StatusInternalServerError, adminapi.CauseDatabase, err.Error())
@@ -115,14 +119,19 @@ func (r *request) fast() {
 	r.answer(fasthttp.StatusOK, item)
 }
 
-func (r *request) callUpstream() {
+func (r *request) callUpstream(spot *pool.Spot) {
 	headers := map[string]string{adminapi.HeaderPhase: phases[r.phase]}
+	if _, permits := r.victim.guard.Permits(); permits > 0 {
+		spot.Enter(pool.PermitWait)
+	}
 	permit, err := r.victim.guard.Do(func(deadline time.Time) error {
 		start := time.Now()
+		spot.Enter(pool.UpstreamRead)
 		err := r.victim.upstream.Do(deadline, headers)
 		r.spent.upstream = time.Since(start)
 		return err
 	})
+	spot.Enter(pool.Running)
 	r.spent.permit = permit
 	if err == nil {
 		r.answer(fasthttp.StatusOK, struct {

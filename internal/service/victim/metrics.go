@@ -94,7 +94,9 @@ func (r requestCounts) Collect(ch chan<- prometheus.Metric) {
 
 // finished counts a request whose answer has been made.
 func (v *Victim) finished(r *request) {
-	v.counters.finished(r, r.ctx.Response.StatusCode())
+	status := r.ctx.Response.StatusCode()
+	v.counters.finished(r, status)
+	v.answers.add(r, status)
 	v.metrics.queueWait[r.endpoint].Observe(r.spent.queue.Seconds())
 	v.metrics.duration[r.endpoint].Observe(time.Since(r.received).Seconds())
 }

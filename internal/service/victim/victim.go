@@ -51,6 +51,7 @@ type Victim struct {
 	items    *Items
 	seen     seen
 	counters counters
+	answers  answers
 	metrics  *metrics
 
 	public   *listener
