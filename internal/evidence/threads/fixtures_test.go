@@ -61,6 +61,30 @@ func nonzero(m map[string]int) map[string]int {
 	return m
 }
 
+// Who holds what most threads wait for, in every format.
+func TestLockHolders(t *testing.T) {
+	for _, name := range []string{"jcmd-jdk.txt.gz", "jstack-jdk.txt.gz", "actuator-jdk.json.gz"} {
+		_, end := tallied(t, name, fixture(t, name), stacks.ByPlace)
+		var got []string
+		for _, note := range end.Notes {
+			if strings.Contains(note, " wait for a lock") || strings.Contains(note, "waited for") {
+				got = append(got, note)
+			}
+		}
+		want := []string{
+			`20 wait for a lock that "holder" holds (java.lang.Object)`,
+			`20 wait for a lock that "main" holds (java.util.concurrent.locks.ReentrantLock$NonfairSync)`,
+			`1 wait for a lock that "deadlocked-1" holds (java.lang.Object)`, "and 1 more locks are waited for",
+		}
+		if strings.HasPrefix(name, "jstack") { // jstack without -l does not tell who has a ReentrantLock
+			want = []string{want[0], want[2], `1 wait for a lock that "deadlocked-2" holds (java.lang.Object)`}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // Each dump of a real JVM with 200 blocked threads, in every format, gives the
 // counts that its program made.
 func TestRecordedDumps(t *testing.T) {

@@ -46,11 +46,24 @@ type thread struct {
 	ThreadName  *string   `json:"threadName"`
 	ThreadState string    `json:"threadState"`
 	StackTrace  []element `json:"stackTrace"`
+	LockName    string    `json:"lockName"` // CLASS@HASH
+	LockOwner   string    `json:"lockOwnerName"`
 	// Jcmd; state and virtual from Java 25 on.
 	Name    *string  `json:"name"`
 	State   string   `json:"state"`
 	Virtual *bool    `json:"virtual"`
 	Stack   []string `json:"stack"`
+	// From Java 25 on.
+	BlockedOn     string `json:"blockedOn"`
+	ParkBlocker   object `json:"parkBlocker"`
+	MonitorsOwned []struct {
+		Locks []*string `json:"locks"` // null: it was optimized away
+	} `json:"monitorsOwned"`
+}
+
+// object is what a thread parks on.
+type object struct {
+	Object string `json:"object"` // CLASS@HASH
 }
 
 // ScanJSON reads a thread dump in JSON and hands each thread to each. Its memory
@@ -81,6 +94,7 @@ func ScanJSON(r io.Reader, each Each) (Kind, stacks.End, error) {
 	if s.stateless {
 		end.Notes = append(end.Notes, "this format tells no states (from Java 25 on it does)")
 	}
+	end.Notes = append(end.Notes, s.locks.notes()...)
 	return s.kind, end, nil
 }
 
@@ -122,6 +136,7 @@ type scanJSON struct {
 
 	count, virtual, missing int
 	stateless               bool
+	locks                   locks
 }
 
 func (s *scanJSON) document() error {
@@ -228,10 +243,32 @@ func (s *scanJSON) thread() (ok bool, err error) {
 	}
 	s.stateless = s.stateless || one.State == ""
 	one.Name = family(name)
+	s.take(t, name)
 	s.count++
 	s.print(name, one)
 	s.each(one, s.text)
 	return true, nil
+}
+
+// take notes the locks that t waits for and holds.
+func (s *scanJSON) take(t thread, name string) {
+	if t.LockOwner != "" {
+		class, _, _ := strings.Cut(t.LockName, "@")
+		s.locks.wait(t.LockName, class, t.LockOwner)
+	}
+	for _, lock := range []string{t.BlockedOn, t.ParkBlocker.Object} {
+		if lock != "" {
+			class, _, _ := strings.Cut(lock, "@")
+			s.locks.wait(lock, class, "")
+		}
+	}
+	for _, owned := range t.MonitorsOwned {
+		for _, lock := range owned.Locks {
+			if lock != nil && t.State != "WAITING" && t.State != "TIMED_WAITING" {
+				s.locks.hold(*lock, name)
+			}
+		}
+	}
 }
 
 func (s *scanJSON) isVirtual(t thread, frames []stacks.Frame) bool {

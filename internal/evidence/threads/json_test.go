@@ -81,6 +81,21 @@ func TestActuatorForms(t *testing.T) {
 	}
 }
 
+func TestLocksInJSON(t *testing.T) {
+	const want = `2 wait for a lock that "a" holds (x.A)`
+	for _, text := range []string{
+		`{"threads":[{"threadName":"b","lockName":"x.A@1f","lockOwnerName":"a"},{"threadName":"c","lockName":"x.A@1f","lockOwnerName":"a"},{"threadName":"d","lockName":"x.S@2","lockOwnerName":null}]}`,
+		`{"threadDump":{"threadContainers":[{"threads":[{"name":"b","state":"BLOCKED","blockedOn":"x.A@1f","stack":[]},{"name":"c","state":"BLOCKED","blockedOn":"x.A@1f","stack":[]},
+			{"name":"w","state":"WAITING","waitingOn":"x.A@1f","stack":[],"monitorsOwned":[{"depth":1,"locks":["x.A@1f",null]}]},
+			{"name":"a","state":"RUNNABLE","stack":[],"monitorsOwned":[{"depth":1,"locks":[null,"x.A@1f"]}]},{"name":"d","state":"WAITING","parkBlocker":{"object":"x.S@2"},"stack":[]}]}]}}`,
+	} {
+		_, d, err := readJSON(strings.NewReader(text))
+		if err != nil || len(d.End.Notes) != 1 && len(d.End.Notes) != 2 || d.End.Notes[len(d.End.Notes)-1] != want {
+			t.Errorf("notes %q, error %v", d.End.Notes, err)
+		}
+	}
+}
+
 // A text that stops early is truncated, once it has a thread; before, it is none.
 func TestTruncatedJSON(t *testing.T) {
 	for _, name := range []string{"actuator-jdk.json.gz", "actuator-idle.json.gz"} {

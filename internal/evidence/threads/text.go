@@ -109,6 +109,7 @@ type Text struct {
 	internal, virtual      int
 	onlyMounted            bool // the format has no other virtual threads
 	deadlocks              string
+	locks                  locks
 
 	// Of the current thread.
 	open   bool
@@ -132,6 +133,7 @@ var ErrNoThread = errors.New("no thread: want a dump as jstack or jcmd Thread.pr
 func (t *Text) Next(each Each) (end stacks.End, more bool, err error) {
 	t.began, t.hotspot, t.closed, t.onlyMounted = false, false, false, false
 	t.expected, t.java, t.internal, t.virtual, t.deadlocks = 0, 0, 0, 0, ""
+	t.header, t.locks = header{}, locks{}
 	count := 0
 	counted := func(s stacks.Stack, text []byte) {
 		count++
@@ -181,6 +183,7 @@ func (t *Text) end() stacks.End {
 	if t.deadlocks != "" {
 		end.Notes = append(end.Notes, "the JVM found a deadlock: "+t.deadlocks)
 	}
+	end.Notes = append(end.Notes, t.locks.notes()...)
 	return end
 }
 
@@ -227,7 +230,7 @@ func (t *Text) take(each Each) {
 		}
 	case bytes.HasPrefix(line, []byte(jniPrefix)):
 		t.flush(each)
-		t.closed = true
+		t.closed, t.header = true, header{} // what locks stand below are of a deadlock, told before
 	case bytes.HasPrefix(line, []byte(smrLength)):
 		if m := listSize.FindSubmatch(line); m != nil {
 			t.expected, _ = strconv.Atoi(string(m[1]))
@@ -237,6 +240,8 @@ func (t *Text) take(each Each) {
 		t.deadlocks = strings.TrimSuffix(strings.TrimPrefix(string(line), deadlocks), ":")
 	case t.open:
 		t.within(trimmed, each)
+	case trimmed[0] == '-' && t.header.name != "":
+		t.locks.take(trimmed, t.header.name) // an ownable synchronizer, below an empty line
 	}
 }
 
@@ -246,6 +251,7 @@ func (t *Text) begin(h header) {
 		h.name = "virtual"
 	}
 	t.open, t.header = true, h
+	t.locks.begin()
 	t.frames, t.text, t.torn = t.frames[:0], t.text[:0], !t.ended
 	t.hotspot = t.hotspot || bytes.Contains(t.line, []byte(" tid=0x"))
 }
@@ -267,6 +273,8 @@ func (t *Text) within(line []byte, each Each) {
 		t.flush(each)
 		t.begin(header{virtual: true})
 		t.onlyMounted = true
+	} else if line[0] == '-' {
+		t.locks.take(line, t.header.name)
 	}
 	t.keep()
 }
