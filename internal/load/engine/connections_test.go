@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -295,4 +297,26 @@ func written(host string, port uint16) string {
 		return host + ":"
 	}
 	return fmt.Sprintf("%s:%d", host, port)
+}
+
+func TestASourceOfIPv6(t *testing.T) {
+	listener, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skipf("no IPv6: %v", err)
+	}
+	from := make(chan string, 1)
+	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { from <- r.RemoteAddr })}
+	var serving sync.WaitGroup
+	serving.Go(func() { server.Serve(listener) })
+	defer serving.Wait()
+	defer server.Close()
+	withEachEngine(t, func(t *testing.T, _ Kind, client newClient) {
+		do, _ := client(t, "http://"+listener.Addr().String(), "GET", over(Connections{Sources: []netip.Addr{netip.IPv6Loopback()}}))
+		if x := do(0, time.Now().Add(10*time.Second)); x.Answer.Outcome != ledger.OK {
+			t.Fatalf("got %+v", x.Answer)
+		}
+		if got := <-from; !strings.HasPrefix(got, "[::1]:") {
+			t.Errorf("the connection came from %s", got)
+		}
+	})
 }
