@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"chokepoint/internal/load/ledger"
 	"chokepoint/internal/result"
 )
 
@@ -54,7 +55,7 @@ func TestTheClosedModelSendsWhenTheLastRequestIsOver(t *testing.T) {
 // closedPlan is a closed model of three workers for a short while.
 func closedPlan(p *peer, with func(*Config)) Config {
 	c := plan(Endpoint{Name: "fast", URL: p.url()})
-	c.Closed, c.Duration = 3, 200*time.Millisecond
+	c.Closed, c.Duration = 3, 300*time.Millisecond
 	with(&c)
 	return c
 }
@@ -63,13 +64,13 @@ func TestTheClosedModelAgainstAServer(t *testing.T) {
 	withEachPlayer(t, func(t *testing.T, with func(*Config)) {
 		p := newPeer(t, write(okAnswer))
 		c := closedPlan(p, with)
-		c.Warmup = 100 * time.Millisecond
+		c.Warmup = 300 * time.Millisecond
 		r := live(t, c)
 		e, w := r.Load.Endpoints["fast"], r.Load.Warmup.Endpoints["fast"]
-		if e.OK < 10 || e.Planned != e.OK || e.Scheduled != e.OK || e.Started != e.OK || e.Response.Count != int64(e.OK) {
+		if e.OK < 3 || e.Planned != e.OK || e.Scheduled != e.OK || e.Started != e.OK || e.Response.Count != int64(e.OK) {
 			t.Errorf("got %+v, want the same count of everything", e)
 		}
-		if w.OK < 10 || w.Scheduled != w.OK || w.Failed != 0 {
+		if w.OK < 3 || w.Scheduled != w.OK || w.Failed != 0 {
 			t.Errorf("warm-up %+v", w)
 		}
 		want := slices.Concat(numbered("load fast-", e.OK), numbered("warmup fast-w", w.OK))
@@ -102,7 +103,6 @@ func TestTheClosedModelWithoutAServer(t *testing.T) {
 		p := newPeer(t, write(okAnswer))
 		p.listener.Close()
 		c := closedPlan(p, with)
-		c.Duration = 50 * time.Millisecond
 		e := live(t, c).Load.Endpoints["fast"]
 		if e.Started < 3 || e.ConnectError != e.Started || e.Causes[CauseRefused] != e.Started {
 			t.Errorf("got %+v, want every request refused", e)
@@ -132,4 +132,30 @@ func TestCancelOfTheClosedModel(t *testing.T) {
 			t.Errorf("the server saw %d requests, and %d of %d are ok", requests, e.OK, e.Started)
 		}
 	})
+}
+
+func TestAClosedModelThatSentNothingIsInvalid(t *testing.T) {
+	c := plan(Endpoint{Name: "fast"})
+	c.Closed = 3
+	c = c.WithDefaults()
+	for _, tt := range []struct {
+		sent    int
+		stopped bool
+		valid   bool
+		want    string
+	}{
+		{1, false, true, ""},
+		{0, false, false, "fast: the generator was so late that no worker had sent a request"},
+		{0, true, false, "stopped early: after 0.0 s of 30s"},
+	} {
+		tl := newTally(c, 0)
+		for range tt.sent {
+			tl.finish(job{index: tl.next()}, 0, time.Millisecond, ledger.Answer{Outcome: ledger.OK, Status: 200})
+		}
+		load := result.Load{Endpoints: map[string]result.Endpoint{"fast": tl.endpoint(c.Endpoints[0], c.Duration)}}
+		v := judge(c, []*tally{tl}, load, tt.stopped)
+		if v.Valid != tt.valid || !tt.valid && (len(v.Reasons) != 1 || !strings.HasPrefix(v.Reasons[0], tt.want)) {
+			t.Errorf("%d sent, stopped %v: %+v, want %q", tt.sent, tt.stopped, v, tt.want)
+		}
+	}
 }

@@ -150,6 +150,9 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 			late = true
 			warn("%s: lag p99 is %.2f ms (limit %v)", t.name, e.Lag.P99, c.MaxLag)
 		}
+		if c.Closed > 0 && e.Scheduled == 0 && !stopped {
+			invalid("%s: the generator was so late that no worker had sent a request when the window was over; give it a longer window", t.name)
+		}
 		for _, fault := range generatorFaults {
 			if n := t.ledger.Cause(fault.cause); n > 0 {
 				invalid("%s: %s (%d requests)", t.name, fault.message, n)
