@@ -78,20 +78,23 @@ func detect(text *bufio.Reader) (kind, io.Reader, error) {
 		return javaJSON, text, nil
 	}
 	first := quoted(head)
-	size := 0
+	size, prefixed := 0, false
 	for whole := true; ; {
 		line, err := text.ReadSlice('\n')
 		size += len(line)
-		if whole {
-			if k := kindOf(bytes.TrimRight(line, "\r\n")); k != 0 {
+		if trimmed := bytes.TrimRight(line, "\r\n"); whole {
+			if k := kindOf(trimmed); k != 0 {
 				return k, io.MultiReader(bytes.NewReader(bytes.Clone(line)), text), nil
 			}
+			prefixed = prefixed || hasPrefix(trimmed)
 		}
 		whole = !errors.Is(err, bufio.ErrBufferFull)
 		switch {
 		case !whole || err == nil:
 		case err == io.EOF && size == 0:
 			return 0, nil, errors.New("it is empty; want a goroutine dump of Go or a thread dump of Java")
+		case err == io.EOF && prefixed:
+			return 0, nil, fmt.Errorf("its lines have a prefix, as in %s; take it off, in journalctl with -o cat", first)
 		case err == io.EOF:
 			return 0, nil, fmt.Errorf("no dump in %d bytes that begin with %s; want a goroutine dump of Go (debug=1, debug=2, a crash) or a thread dump of Java (jstack, jcmd, Actuator)", size, first)
 		default:
@@ -135,6 +138,13 @@ func kindOf(line []byte) kind {
 		return javaText
 	}
 	return 0
+}
+
+// hasPrefix says whether a line of a dump stands behind what a logger put there.
+func hasPrefix(line []byte) bool {
+	at := bytes.Index(line, []byte("goroutine "))
+	return at > 0 && goroutines.IsHeader(line[at:]) ||
+		bytes.Contains(line, []byte(" java.lang.Thread.State: ")) && !bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("java.lang."))
 }
 
 // quoted is the beginning of a text for an error message.

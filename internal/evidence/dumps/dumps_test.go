@@ -173,6 +173,8 @@ func TestMalformed(t *testing.T) {
 		{"other JSON", `{"status":404}`, `x: no dump in 14 bytes that begin with "{\"status\":404}"`},
 		{"a heap profile", "heap profile: 1: 2 [3: 4] @ heap/1048576\n", "x: no dump in 41 bytes"},
 		{"a binary profile", zipped("\x0a\x04\x08\x01\x10\x00\x12\x00"), "x: it is binary; a pprof profile is read by go tool pprof"},
+		{"a journal", "Nov 30 05:24:04 host svc[7]: panic: boom\nNov 30 05:24:04 host svc[7]: goroutine 7 [running]:\n", `x: its lines have a prefix, as in "Nov 30 05:24:04 host svc[7]: panic: boom"; take it off, in journalctl with -o cat`},
+		{"a journal of Java", "host svc[7]: \"main\" #1 prio=5\nhost svc[7]:    java.lang.Thread.State: RUNNABLE\n", "x: its lines have a prefix, as in"},
 		{"UTF-16", utf16, "x: it is in UTF-16"},
 		{"no gzip", "\x1f\x8b\x08nope", "x: broken gzip: "},
 		{"half a gzip", halfZip[:len(halfZip)/2], "x: broken gzip: unexpected EOF"},
