@@ -19,7 +19,7 @@ func printDumps(w io.Writer, r dumpReport, f dumpFlags) {
 		printHeading(w, d, i, len(r.Dumps))
 	}
 	printWords(w, "where", stacks.Wheres(), r.Dumps, func(d dumps.Dump) map[string]int { return d.Where })
-	printWords(w, "waits for", append(stacks.Waits(), ""), r.Dumps, func(d dumps.Dump) map[string]int { return d.Waits })
+	printWords(w, "waits for", stacks.Waits(), r.Dumps, func(d dumps.Dump) map[string]int { return d.Waits })
 	if len(r.Dumps) == 1 {
 		printGroups(w, r.Dumps[0].Groups, f)
 	} else {

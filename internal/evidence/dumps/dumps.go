@@ -49,7 +49,8 @@ type Dump struct {
 	// Where has every word of stacks.Wheres. With a pool whose workers are known it
 	// counts those, and the queued; without one, everyone.
 	Where map[string]int `json:"where"`
-	// Waits counts everyone by what they wait for; "" is what no rule names.
+	// Waits counts everyone by what they wait for: words of stacks.Waits, those of 0
+	// left out.
 	Waits map[string]int `json:"waits"`
 	// Groups are along the axis that was asked for, the largest first.
 	Groups []stacks.Group `json:"groups"`

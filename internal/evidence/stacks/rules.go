@@ -82,7 +82,7 @@ type Rules struct {
 
 // Locate says where s stands, by its stack and state alone.
 func (r *Rules) Locate(s Stack) Place {
-	p := Place{Where: Other, Frame: r.telling(s.Frames)}
+	p := Place{Where: Other, Frame: r.telling(s.Frames), Wait: WaitUnknown}
 	for i := range r.Places {
 		if rule := &r.Places[i]; rule.Fits(s) {
 			p.Where, p.Worker = rule.Where, rule.Worker

@@ -40,13 +40,14 @@ const (
 	WaitCondition  = "condition"       // for a condition, a future, a group of others to end
 	WaitTimer      = "timer"           // for a time
 	WaitNothing    = "nothing"         // it runs, or could
+	WaitUnknown    = "unknown"         // no rule fits
 )
 
 // Waits lists all of them, in the order of a report.
 func Waits() []string {
 	return []string{
 		WaitIdle, WaitHTTP, WaitDatabase, WaitConnection, WaitConnect, WaitRead, WaitWrite,
-		WaitAccept, WaitSemaphore, WaitLock, WaitChannel, WaitCondition, WaitTimer, WaitNothing,
+		WaitAccept, WaitSemaphore, WaitLock, WaitChannel, WaitCondition, WaitTimer, WaitNothing, WaitUnknown,
 	}
 }
 
@@ -91,5 +92,5 @@ type Place struct {
 	// poller and the libraries in which any wait ends. Where all of the stack is of
 	// those, it is the outermost but for the entry of the thread.
 	Frame Frame
-	Wait  string // one of Waits; empty if no rule fits
+	Wait  string // one of Waits
 }

@@ -210,7 +210,7 @@ func (t *Tally) Where() map[string]int {
 	return t.where
 }
 
-// Waits counts everyone by what they wait for; "" is those that no rule fits.
+// Waits counts everyone by what they wait for.
 func (t *Tally) Waits() map[string]int { return t.waits }
 
 // Groups are all groups, the largest first.

@@ -47,10 +47,10 @@ func TestLocate(t *testing.T) {
 		{of("", "do", "readSlow", "work"), Place{Other, false, Frame{Func: "do"}, WaitRead}}, // not in order
 		{of("waiting", "park", "sql.query", "serve"), Place{Database, false, Frame{Func: "sql.query"}, WaitDatabase}},
 		{of("", "park", "sql.query", "serve"), Place{Database, false, Frame{Func: "sql.query"}, WaitDatabase}}, // no state told
-		{of("running", "park", "sql.query", "serve"), Place{Other, false, Frame{Func: "sql.query"}, ""}},
+		{of("running", "park", "sql.query", "serve"), Place{Other, false, Frame{Func: "sql.query"}, WaitUnknown}},
 		{of("sleep", "park", "start"), Place{Other, false, Frame{Func: "park"}, WaitTimer}},
-		{of("", "park", "start"), Place{Other, false, Frame{Func: "park"}, ""}}, // a rule of states alone needs a state
-		{of(""), Place{Where: Other}},
+		{of("", "park", "start"), Place{Other, false, Frame{Func: "park"}, WaitUnknown}}, // a rule of states alone needs a state
+		{of(""), Place{Where: Other, Wait: WaitUnknown}},
 	} {
 		got := testRules.Locate(tt.s)
 		got.Frame = Frame{Func: got.Frame.Func}
@@ -79,14 +79,14 @@ func TestTallyByEachAxis(t *testing.T) {
 	}{
 		{ByPlace, []Group{
 			{Where: Idle, Wait: WaitIdle, State: "waiting", Frame: "take", Count: 3, Stacks: 1, Example: "0"},
-			{Where: Other, State: "waiting", Frame: "f", CreatedBy: "main", Count: 1, Stacks: 1, Example: "3"},
+			{Where: Other, Wait: WaitUnknown, State: "waiting", Frame: "f", CreatedBy: "main", Count: 1, Stacks: 1, Example: "3"},
 			{Where: UpstreamRead, Wait: WaitRead, State: "running", Frame: "do", Count: 1, Stacks: 1, Example: "1"},
 			{Where: UpstreamRead, Wait: WaitRead, State: "waiting", Frame: "do", Count: 1, Stacks: 1, Example: "2"},
 		}},
 		{ByFrame, []Group{
 			{Where: Idle, Wait: WaitIdle, State: "waiting", Frame: "take", Count: 3, Stacks: 1, Example: "0"},
 			{Where: UpstreamRead, Wait: WaitRead, Frame: "do", Count: 2, Stacks: 2, Example: "1"},
-			{Where: Other, State: "waiting", Frame: "f", CreatedBy: "main", Count: 1, Stacks: 1, Example: "3"},
+			{Where: Other, Wait: WaitUnknown, State: "waiting", Frame: "f", CreatedBy: "main", Count: 1, Stacks: 1, Example: "3"},
 		}},
 		{ByState, []Group{
 			{State: "waiting", Count: 5, Stacks: 3, Example: "0"},
@@ -94,7 +94,7 @@ func TestTallyByEachAxis(t *testing.T) {
 		}},
 		{ByCreator, []Group{
 			{Count: 5, Stacks: 3, Example: "0"},
-			{Where: Other, State: "waiting", Frame: "f", CreatedBy: "main", Count: 1, Stacks: 1, Example: "3"},
+			{Where: Other, Wait: WaitUnknown, State: "waiting", Frame: "f", CreatedBy: "main", Count: 1, Stacks: 1, Example: "3"},
 		}},
 	} {
 		t.Run(string(tt.axis), func(t *testing.T) {

@@ -127,7 +127,7 @@ func TestRecordedDumps(t *testing.T) {
 						t.Errorf("%d wait for %s, want %d", got, wait, n)
 					}
 				}
-				if n := tally.Waits()[""]; n > 0 {
+				if n := tally.Waits()[stacks.WaitUnknown]; n > 0 {
 					t.Errorf("%d threads wait for what no rule names", n)
 				}
 			})
