@@ -88,7 +88,7 @@ func metric(word, of string) (func(Dump) int, error) {
 	if slices.Contains(stacks.Wheres(), word) {
 		return func(d Dump) int { return d.Where[word] }, nil
 	}
-	return nil, fmt.Errorf("unknown metric %q: there are %s, total, workers, wait:, state: and frame:", word, strings.Join(stacks.Wheres(), ", "))
+	return nil, fmt.Errorf("unknown metric %q: there are %s, total, workers, and wait:WORD, state:STATE, frame:FUNCTION", word, strings.Join(stacks.Wheres(), ", "))
 }
 
 // Held is an assertion held to one dump.
