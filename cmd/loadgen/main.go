@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 
 	"chokepoint/internal/cli"
@@ -20,9 +19,7 @@ import (
 )
 
 func main() {
-	// The pacer sleeps in a system call, and until the runtime notices it keeps
-	// its share of GOMAXPROCS from the workers: it gets one of its own.
-	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	engine.SpareProcessor()
 	os.Exit(run(cli.Context(), os.Args[1:], os.Stdout, os.Stderr))
 }
 

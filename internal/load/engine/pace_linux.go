@@ -55,6 +55,13 @@ func prompt() {
 	}
 }
 
+// realTime says whether the calling thread is in a class of which a thread leaves
+// its CPU only when it blocks.
+func realTime() bool {
+	attr, err := unix.SchedGetAttr(0, 0)
+	return err == nil && (attr.Policy == unix.SCHED_FIFO || attr.Policy == unix.SCHED_RR || attr.Policy == unix.SCHED_DEADLINE)
+}
+
 // monotonicZero is the moment at which CLOCK_MONOTONIC was zero, as a time.Time
 // that can be compared with others: that type counts the same clock from another
 // zero. It is the closest of a few readings, and early rather than late by less
