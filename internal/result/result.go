@@ -194,7 +194,8 @@ type Dump struct {
 	Workers     int     `json:"workers"`
 	Queued      int     `json:"queued"`
 	// Where counts the workers by where they stand, and "queued" the connections
-	// that wait for one. The words are those of evidence/goroutines.
+	// that wait for one; in a service without a pool that the rules know, everyone.
+	// The words are those of evidence/stacks.
 	Where  map[string]int `json:"where"`
 	Groups []Group        `json:"groups"`
 	// Truncated says that the text stops within a goroutine: the counts are then

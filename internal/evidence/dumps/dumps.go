@@ -61,8 +61,8 @@ type Dump struct {
 	places *stacks.Tally
 }
 
-// Result is the dump as the files of a run have it: groups by place, and under
-// Where the workers alone.
+// Result is the dump as the files of a run have it, with groups by place, whatever
+// axis was asked for.
 func (d Dump) Result() result.Dump { return d.places.Dump() }
 
 // FormatError is a text that is no dump, or a dump that is broken.

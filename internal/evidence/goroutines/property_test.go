@@ -272,7 +272,7 @@ func FuzzParse(f *testing.F) {
 		for _, n := range sum.Where {
 			where += n
 		}
-		if members != headers || sum.Goroutines != headers || where != sum.Workers+sum.Queued {
+		if members != headers || sum.Goroutines != headers || (where != sum.Workers+sum.Queued && where != headers) {
 			t.Fatalf("%d goroutines, %d in groups, %d at a place, %d workers, %d queued", sum.Goroutines, members, where, sum.Workers, sum.Queued)
 		}
 	})

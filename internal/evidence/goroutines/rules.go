@@ -102,7 +102,7 @@ var rules = stacks.Rules{
 	Waits:    waits,
 	Plumbing: plumbing,
 	Entry:    pattern{"runtime.goexit"},
-	Own:      pattern{"chokepoint/internal/service/*"},
+	Own:      pattern{"chokepoint/internal/service/victim.*", "chokepoint/internal/service/pool.*"},
 }
 
 // plumbing are the frames in which a wait ends and which say nothing about what is waited

@@ -12,7 +12,8 @@ import (
 // fields that the text does not hold to the caller.
 //
 // Where has every word, 0 included: the workers by where they stand, and under
-// "queued" the connections that wait for one. Groups hold every goroutine, by
+// "queued" the connections that wait for one; in a service without a pool that the
+// rules know, every goroutine. Groups hold every goroutine, by
 // where, state and telling frame, the largest group first; the example is the
 // first of each, as printed. Memory grows with the groups, not with the text.
 //

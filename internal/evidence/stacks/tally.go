@@ -232,9 +232,9 @@ func compareGroups(a, b Group) int {
 }
 
 // Dump is the tally as the files of a run have it. The tally must be along
-// ByPlace. Where counts the workers alone.
+// ByPlace.
 func (t *Tally) Dump() result.Dump {
-	d := result.Dump{Goroutines: t.total, Workers: t.workers, Queued: t.queued, Where: t.workerWhere, Truncated: t.truncated}
+	d := result.Dump{Goroutines: t.total, Workers: t.workers, Queued: t.queued, Where: t.Where(), Truncated: t.truncated}
 	for _, g := range t.Groups() {
 		d.Groups = append(d.Groups, result.Group{
 			Where: g.Where, State: g.State, Frame: g.Frame, Count: g.Count, Stacks: g.Stacks, Stack: g.Example,
