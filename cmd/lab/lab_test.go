@@ -47,7 +47,7 @@ func TestCommandsWithoutFlags(t *testing.T) {
 		code           int
 		stdout, stderr []string // the beginning of each line
 	}{
-		{"help of report", []string{"report", "-h"}, 0, []string{"Usage: lab report FOLDER...", "", "Renders", "files"}, nil},
+		{"help of report", []string{"report", "-h"}, 0, []string{"Usage: lab report FOLDER...", "", "Renders", "report.html"}, nil},
 		{"help of profiles", []string{"profiles", "--help"}, 0, []string{"Usage: lab profiles", "", "Lists"}, nil},
 		{"no folder", []string{"report"}, 2, nil, []string{"lab: name a results folder: lab report results/<run>"}},
 		{"no such flag", []string{"report", "-x"}, 2, nil, []string{"lab: flag provided but not defined: -x (lab report -h shows the usage)"}},
@@ -122,7 +122,7 @@ medians of the valid runs:
     fixed     1      0                       invalid              -            -            -                  -                       -
 
 warning: too few valid runs
-report: results/x/report.md
+report: results/x/report.html
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -26,7 +26,7 @@ func printComparison(w io.Writer, c result.Comparison, dir string) {
 	for _, warning := range c.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", warning)
 	}
-	fmt.Fprintf(w, "report: %s/%s\n", dir, result.ReportFile)
+	fmt.Fprintf(w, "report: %s/%s\n", dir, result.PageFile)
 }
 
 // printOutcomes prints a row for each profile. A dash is a figure that no valid

@@ -16,8 +16,8 @@ import (
 
 const reportSynopsis = `Usage: lab report FOLDER...
 
-Renders the report of each folder of a run or a comparison anew, from the other
-files in it, and prints its path.`
+Renders the reports of each folder of a run or a comparison anew, report.md and
+report.html, from the other files in it, and prints their paths.`
 
 const profilesSynopsis = `Usage: lab profiles
 
@@ -56,6 +56,7 @@ func renderReports(args []string, stdout, stderr io.Writer) (int, error) {
 			continue
 		}
 		fmt.Fprintln(stdout, filepath.Join(dir, result.ReportFile))
+		fmt.Fprintln(stdout, filepath.Join(dir, result.PageFile))
 	}
 	return code, nil
 }

@@ -169,7 +169,7 @@ func printVerdict(w io.Writer, s result.Summary, dir string) {
 		fmt.Fprintf(w, "  %-10s %8d %14d %12d %8d %9.1f\n", d.Point, d.Workers, d.Where["upstream_read"], d.Where["permit_wait"], d.Queued, d.PauseMS)
 	}
 	printPrediction(w, s)
-	fmt.Fprintf(w, "report: %s/%s\n", dir, result.ReportFile)
+	fmt.Fprintf(w, "report: %s/%s\n", dir, result.PageFile)
 }
 
 // printPrediction prints the figures that disagree with the model, which is of a

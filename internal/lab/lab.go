@@ -170,16 +170,19 @@ func publish(folder *proc.Folder, parent, prefix string, number int, complete fu
 	return "", fmt.Errorf("no free name for %s in %s in %d tries", prefix, parent, nameTries)
 }
 
-// WriteReport renders the report of a run's or a comparison's folder anew, from
+// WriteReport renders both reports of a run's or a comparison's folder anew, from
 // the other files in it.
 func WriteReport(dir string) error {
 	render := report.Run
 	if _, err := os.Stat(filepath.Join(dir, result.ComparisonFile)); err == nil {
 		render = report.Comparison
 	}
-	text, err := render(dir)
+	rendered, err := render(dir)
 	if err != nil {
 		return err
 	}
-	return result.WriteFile(filepath.Join(dir, result.ReportFile), []byte(text))
+	if err := result.WriteFile(filepath.Join(dir, result.ReportFile), []byte(rendered.Markdown)); err != nil {
+		return err
+	}
+	return result.WriteFile(filepath.Join(dir, result.PageFile), []byte(rendered.HTML))
 }

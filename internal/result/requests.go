@@ -57,39 +57,49 @@ func WriteRequests(path string, requests []Request) error {
 // ReadRequests reads what WriteRequests wrote. An error names the file and, where
 // there is one, the line.
 func ReadRequests(path string) ([]Request, error) {
-	f, err := Open(path, maxRequestsBytes)
+	var requests []Request
+	err := EachRequest(path, func(r Request) { requests = append(requests, r) })
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	r := csv.NewReader(f)
+	return requests, nil
+}
+
+// EachRequest calls f with every row in turn, for readers that do not need them all
+// at once. Errors are those of ReadRequests; f has then had the rows before.
+func EachRequest(path string, f func(Request)) error {
+	file, err := Open(path, maxRequestsBytes)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	r := csv.NewReader(file)
 	r.FieldsPerRecord = len(requestColumns)
 	r.ReuseRecord = true
 	header, err := r.Read()
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("%s is empty; requests.csv starts with its header", path)
+		return fmt.Errorf("%s is empty; requests.csv starts with its header", path)
 	case err != nil:
-		return nil, fmt.Errorf("%s is not what loadgen -requests writes: %w", path, err)
+		return fmt.Errorf("%s is not what loadgen -requests writes: %w", path, err)
 	case !slices.Equal(header, requestColumns):
-		return nil, fmt.Errorf("%s is not what loadgen -requests writes: line 1 is %q, want %q",
+		return fmt.Errorf("%s is not what loadgen -requests writes: line 1 is %q, want %q",
 			path, strings.Join(header, ","), strings.Join(requestColumns, ","))
 	}
-	var requests []Request
 	for {
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {
-			return requests, nil
+			return nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s is not what loadgen -requests writes: %w", path, err)
+			return fmt.Errorf("%s is not what loadgen -requests writes: %w", path, err)
 		}
 		request, err := parseRequest(row)
 		if err != nil {
 			line, _ := r.FieldPos(0)
-			return nil, fmt.Errorf("%s line %d: %w", path, line, err)
+			return fmt.Errorf("%s line %d: %w", path, line, err)
 		}
-		requests = append(requests, request)
+		f(request)
 	}
 }
 

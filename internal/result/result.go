@@ -27,6 +27,7 @@ const (
 	TimelineFile   = "timeline.csv"
 	EventsFile     = "events.json"
 	ReportFile     = "report.md"
+	PageFile       = "report.html"
 	ComparisonFile = "comparison.json"
 	DumpsDir       = "dumps"
 	MetricsDir     = "metrics"

@@ -190,7 +190,7 @@ func checkDumps(t *testing.T, dir string, s result.Summary, profile string, read
 func checkFiles(t *testing.T, dir string, arrivals int) {
 	t.Helper()
 	for _, name := range []string{
-		result.ManifestFile, result.SummaryFile, result.LoadFile, result.HistogramFile, result.TimelineFile, result.EventsFile, result.ReportFile,
+		result.ManifestFile, result.SummaryFile, result.LoadFile, result.HistogramFile, result.TimelineFile, result.EventsFile, result.ReportFile, result.PageFile,
 		"metrics/victim-end.prom", "metrics/upstream-end.prom", "logs/victim.log", "logs/upstream.log", "logs/loadgen.log",
 	} {
 		checkFile(t, filepath.Join(dir, filepath.FromSlash(name)))

@@ -12,16 +12,16 @@ import (
 	"chokepoint/internal/stats"
 )
 
-// Comparison writes the report of the comparison in dir, as Markdown. The figures
-// are those of comparison.json; the folders of its runs add stacks and
+// Comparison writes the report of the comparison in dir, as Markdown and as one HTML
+// file. The figures are those of comparison.json; the folders of its runs add stacks and
 // conditions, and where one is missing the report says so. A folder without a
 // readable comparison.json is an error.
-func Comparison(dir string) (string, error) {
+func Comparison(dir string) (Report, error) {
 	c, err := readComparison(dir)
 	if err != nil {
-		return "", err
+		return Report{}, err
 	}
-	return markdown(comparisonDocument(c)), nil
+	return render(comparisonDocument(c))
 }
 
 // comparisonFolder holds what the folder of a comparison and its runs say.
@@ -258,7 +258,7 @@ func (c comparisonFolder) metricTable(columns []metricColumn) block {
 
 // runLink leads to a run's own report, which lab report can rebuild.
 func (c comparisonFolder) runLink(r result.ComparedRun) text {
-	return link(path.Base(r.Path), path.Join(r.Path, result.ReportFile))
+	return reportLink(path.Base(r.Path), r.Path)
 }
 
 func (c comparisonFolder) runTable() block {

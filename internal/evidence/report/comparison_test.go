@@ -60,7 +60,7 @@ func TestComparisonGolden(t *testing.T) {
 	} {
 		t.Run(tt.golden, func(t *testing.T) {
 			dir := writeComparison(t, BuildComparison(tt.head, tt.runs), tt.runs)
-			got, err := Comparison(dir)
+			got, err := comparisonText(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestComparisonGolden(t *testing.T) {
 func TestAComparisonOutlivesItsRuns(t *testing.T) {
 	runs := alternated(1, 3)
 	dir := writeComparison(t, BuildComparison(comparisonHead(1, 3, "anti", "fixed"), runs), nil)
-	got, err := Comparison(dir)
+	got, err := comparisonText(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestAComparisonOutlivesItsRuns(t *testing.T) {
 }
 
 func TestComparisonErrors(t *testing.T) {
-	_, err := Comparison(t.TempDir())
+	_, err := comparisonText(t.TempDir())
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "holds no comparison.json: give the folder of a comparison") {
 		t.Errorf("no comparison: %v", err)
 	}
@@ -94,7 +94,7 @@ func TestComparisonErrors(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, result.ComparisonFile), []byte("[]"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Comparison(dir); err == nil || !strings.Contains(err.Error(), "is not what a run writes") {
+	if _, err := comparisonText(dir); err == nil || !strings.Contains(err.Error(), "is not what a run writes") {
 		t.Errorf("corrupt comparison: %v", err)
 	}
 }
@@ -222,7 +222,7 @@ func TestTooFewRunsAreSaidOnceAndNotInEveryCell(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := BuildComparison(comparisonHead(1, 0, "anti", "fixed"), tt.runs)
-			got, err := Comparison(writeComparison(t, c, tt.runs))
+			got, err := comparisonText(writeComparison(t, c, tt.runs))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +276,7 @@ func TestTheWarningAboutRecoveryCounts(t *testing.T) {
 func TestRanksThatCannotDecideWarnOnce(t *testing.T) {
 	runs := alternated(1, 4)
 	dir := writeComparison(t, BuildComparison(comparisonHead(1, 4, "anti", "fixed"), runs), runs)
-	got, err := Comparison(dir)
+	got, err := comparisonText(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func TestAComparisonWithoutValidRuns(t *testing.T) {
 			// server figures exist for every run, and there is none
 			t.Errorf("%d metrics without a valid run", len(c.Metrics))
 		}
-		got, err := Comparison(writeComparison(t, c, runs))
+		got, err := comparisonText(writeComparison(t, c, runs))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,7 @@
 package report
 
+import "chokepoint/internal/evidence/page"
+
 // document is a report before it has a format.
 type document struct {
 	title    string
@@ -12,7 +14,8 @@ type section struct {
 	blocks []block
 }
 
-// block is one of paragraph, list, table, listing and details.
+// block is one of the types below. A format without charts writes what stands in
+// for them.
 type block interface{ isBlock() }
 
 type paragraph struct{ text text }
@@ -38,7 +41,72 @@ type listing struct{ lines []string }
 type details struct {
 	summary text
 	blocks  []block
+	anchor  string // by which a page links to it, or empty
 }
+
+// tiles are the figures that a reader looks for first. They repeat what the text
+// says, and only a page shows them.
+type tiles struct{ tiles []tile }
+
+type tile struct {
+	label, value, note string
+	tone               tone
+}
+
+// tone says whether a figure is one to like.
+type tone string
+
+const (
+	goodTone tone = "good"
+	badTone  tone = "bad"
+	warnTone tone = "warn"
+)
+
+// chart is drawn where a format can, with its numbers folded up below it. Where it
+// cannot, standIn is written.
+type chart struct {
+	caption text
+	spec    page.Chart
+	numbers []block
+	standIn []block
+}
+
+// bars are stacked bars, one above another.
+type bars struct {
+	caption text
+	keys    []barKey
+	rows    []barRow
+	numbers []block
+	standIn []block
+}
+
+type barKey struct {
+	label  string
+	colour page.Colour
+}
+
+// barRow is one bar; parts that are shorter than full leave the rest of it empty.
+type barRow struct {
+	name, end text // before and behind the bar
+	full      float64
+	parts     []barPart
+}
+
+type barPart struct {
+	label  string // said of the part by name, such as "200 in upstream_read"
+	colour page.Colour
+	value  float64
+	href   string // an anchor of the page, or empty
+}
+
+// unabridged is what only a page shows, since there it can be folded up and linked
+// to.
+type unabridged struct{ blocks []block }
+
+func (tiles) isBlock()      {}
+func (chart) isBlock()      {}
+func (bars) isBlock()       {}
+func (unabridged) isBlock() {}
 
 func (paragraph) isBlock() {}
 func (list) isBlock()      {}
@@ -53,7 +121,10 @@ type text []span
 type span struct {
 	text  string
 	style style
-	href  string // a path relative to the report; empty for none
+	href  string // a path relative to the report, or #anchor; empty for none
+	// report is the folder, relative to this report's, whose report in the same format
+	// is linked; empty for none.
+	report string
 }
 
 type style int
@@ -69,6 +140,8 @@ func strong(s string) text { return text{{text: s, style: strongStyle}} }
 func code(s string) text   { return text{{text: s, style: codeStyle}} }
 
 func link(label, href string) text { return text{{text: label, href: href}} }
+
+func reportLink(label, folder string) text { return text{{text: label, report: folder}} }
 
 // join puts texts one after another.
 func join(parts ...text) text {
@@ -86,4 +159,18 @@ func numbers(title string) column { return column{title: title, numeric: true} }
 
 func (d *document) add(title string, blocks ...block) {
 	d.sections = append(d.sections, section{title, blocks})
+}
+
+// Report is what a reader gets: the same document in each format.
+type Report struct {
+	Markdown string // charts are left out of it, or stand as text
+	HTML     string // one file that needs nothing beside it
+}
+
+func render(d document) (Report, error) {
+	page, err := htmlPage(d)
+	if err != nil {
+		return Report{}, err
+	}
+	return Report{Markdown: markdown(d), HTML: page}, nil
 }

@@ -242,3 +242,14 @@ func writeSummary(t *testing.T, dir string, s result.Summary) {
 		t.Fatal(err)
 	}
 }
+
+// runText and comparisonText are the reports as Markdown.
+func runText(dir string) (string, error) {
+	r, err := Run(dir)
+	return r.Markdown, err
+}
+
+func comparisonText(dir string) (string, error) {
+	r, err := Comparison(dir)
+	return r.Markdown, err
+}

@@ -3,8 +3,11 @@ package report
 import (
 	"html"
 	"net/url"
+	"path"
 	"strings"
 	"unicode"
+
+	"chokepoint/internal/result"
 )
 
 // markdown writes a document as GitHub-flavoured Markdown
@@ -25,6 +28,20 @@ func markdown(d document) string {
 }
 
 func writeBlock(b *strings.Builder, bl block) {
+	switch bl := bl.(type) {
+	case tiles, unabridged:
+		return
+	case chart:
+		for _, inner := range bl.standIn {
+			writeBlock(b, inner)
+		}
+		return
+	case bars:
+		for _, inner := range bl.standIn {
+			writeBlock(b, inner)
+		}
+		return
+	}
 	b.WriteByte('\n')
 	switch bl := bl.(type) {
 	case paragraph:
@@ -106,6 +123,9 @@ func inline(t text, inCell bool) string {
 		default:
 			written = escape(s.text)
 		}
+		if s.report != "" {
+			written = "[" + written + "](" + target(path.Join(s.report, result.ReportFile)) + ")"
+		}
 		if s.href != "" {
 			written = "[" + written + "](" + target(s.href) + ")"
 		}
@@ -184,7 +204,7 @@ func oneLine(s string) string {
 }
 
 // target makes a relative path the target of a link.
-func target(path string) string {
-	escaped := (&url.URL{Path: path}).EscapedPath()
+func target(name string) string {
+	escaped := (&url.URL{Path: name}).EscapedPath()
 	return strings.NewReplacer("(", "%28", ")", "%29", "|", "%7C").Replace(escaped)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"chokepoint/internal/load/latency"
 	"chokepoint/internal/result"
 )
 
@@ -21,6 +22,9 @@ type runFolder struct {
 	load     *result.Load
 	timeline []result.TimelineRow
 	events   []result.Event
+	requests *requestTally
+	// totals hold the response times of the whole run, by tag of load.hlog.
+	totals map[string]*latency.Histogram
 	// unread holds, by file name, the sentence that says why there is nothing.
 	unread map[string]string
 }
@@ -43,7 +47,31 @@ func readRun(dir string) (runFolder, error) {
 	if events, err := result.ReadEvents(filepath.Join(dir, result.EventsFile)); r.note(result.EventsFile, err) {
 		r.events = events
 	}
+	if t, err := tallyRequests(filepath.Join(dir, result.RequestsFile)); r.note(result.RequestsFile, err) {
+		r.requests = t
+	}
+	if totals, err := readTotals(filepath.Join(dir, result.HistogramFile)); r.note(result.HistogramFile, err) {
+		r.totals = totals
+	}
 	return r, nil
+}
+
+// readTotals reads the histograms of an interval log, over all its intervals.
+func readTotals(path string) (map[string]*latency.Histogram, error) {
+	f, err := result.Open(path, result.MaxInput)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	log, err := latency.ReadLog(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	totals := map[string]*latency.Histogram{}
+	for tag, series := range log.Series {
+		totals[tag] = series.Total
+	}
+	return totals, nil
 }
 
 // needed explains why a folder cannot be reported on at all.

@@ -9,15 +9,15 @@ import (
 	"chokepoint/internal/result"
 )
 
-// Run writes the report of the run in dir, as Markdown. A folder without a
-// readable summary.json is an error; any other file that is missing is said to be
-// missing, in its place.
-func Run(dir string) (string, error) {
+// Run writes the report of the run in dir, as Markdown and as one HTML file. A folder
+// without a readable summary.json is an error; any other file that is missing is said
+// to be missing, in its place.
+func Run(dir string) (Report, error) {
 	r, err := readRun(dir)
 	if err != nil {
-		return "", err
+		return Report{}, err
 	}
-	return markdown(runDocument(r)), nil
+	return render(runDocument(r))
 }
 
 func runDocument(r runFolder) document {
@@ -35,21 +35,23 @@ func runDocument(r runFolder) document {
 	if s.Run.Scale != 1 {
 		d.lead = append(d.lead, scaleNote(s.Run.Scale))
 	}
+	d.lead = append(d.lead, runTiles(r))
 	d.add("May this run be believed?", believedBlocks(r)...)
 	d.add("Verdict", verdictBlocks(s)...)
 	d.add("Latency and failures", latencyBlocks(r)...)
-	d.add("Dumps", dumpBlocks(r)...)
-	d.add("Where the workers stood", whereBlocks(s)...)
 	d.add("Predicted beside measured", predictionBlocks(s)...)
-	d.add("Status codes and causes of errors", statusBlocks(s)...)
-	if blocks := waitBlocks(s); blocks != nil {
+	d.add("Timeline", timelineBlocks(r)...)
+	d.add("Status codes and causes of errors", statusBlocks(r)...)
+	d.add("Where the workers stood", whereBlocks(r)...)
+	d.add("Dumps", dumpBlocks(r)...)
+	if blocks := waitBlocks(r); blocks != nil {
 		d.add("Where the wait went", blocks...)
 	}
+	d.add("Percentiles", percentileBlocks(r)...)
+	d.add("Ledger", ledgerBlocks(s)...)
+	d.add("Recovery", recoveryBlocks(s)...)
 	d.add("Pool maxima", poolTable(s.Pool))
 	d.add("CPU and memory", processBlocks(r)...)
-	d.add("Timeline", timelineBlocks(r)...)
-	d.add("Recovery", recoveryBlocks(s)...)
-	d.add("Ledger", ledgerBlocks(s)...)
 	d.add("Upstream: dose asked and dose seen", doseBlocks(r)...)
 	d.add("Baselines", baselineBlocks(s)...)
 	d.add("Conditions", conditionBlocks(r.manifest, r.unread[result.ManifestFile])...)
@@ -91,7 +93,7 @@ func believedBlocks(r runFolder) []block {
 	for _, name := range endpointNames(s) {
 		e := s.Endpoints[name]
 		fact := fmt.Sprintf("%s of %s scheduled requests were started, %s dropped, %s interrupted; the lag's p99 was %s.",
-			count(e.Started), count(e.Scheduled), count(e.Dropped), count(e.Interrupted), latency(e.Lag, e.Lag.P99))
+			count(e.Started), count(e.Scheduled), count(e.Dropped), count(e.Interrupted), timeOf(e.Lag, e.Lag.P99))
 		facts = append(facts, join(endpoint(name), plain(": "+fact)))
 		if when := dropsInWords(r.load, name); when != "" {
 			facts = append(facts, join(endpoint(name), plain(": "+when)))
@@ -163,8 +165,8 @@ func verdictBlocks(s result.Summary) []block {
 
 func endpoint(name string) text { return code("/" + name) }
 
-// latency prints one figure of p, or a dash where p holds no samples.
-func latency(p result.Percentiles, v float64) string {
+// timeOf prints one figure of p, or a dash where p holds no samples.
+func timeOf(p result.Percentiles, v float64) string {
 	if p.Count == 0 {
 		return none
 	}
@@ -214,7 +216,7 @@ func latencyBlocks(r runFolder) []block {
 	if fast, ok := s.Endpoints[fastEndpoint]; ok && fast.QuietResponse.Count > 0 && fast.OKResponse.Count > 0 {
 		blocks = append(blocks, sentence(plain("A full dump stops the world. The p99 of "), endpoint(fastEndpoint),
 			plain(fmt.Sprintf(" was %s over all its good answers, and %s without the %s that were in flight during a dump.",
-				latency(fast.OKResponse, fast.OKResponse.P99), latency(fast.QuietResponse, fast.QuietResponse.P99),
+				timeOf(fast.OKResponse, fast.OKResponse.P99), timeOf(fast.QuietResponse, fast.QuietResponse.P99),
 				count(fast.OKResponse.Count-fast.QuietResponse.Count)))))
 	}
 	return blocks
@@ -223,10 +225,10 @@ func latencyBlocks(r runFolder) []block {
 func timesRow(name, of string, p result.Percentiles) []text {
 	tail := none
 	if p.P999 != nil {
-		tail = latency(p, *p.P999)
+		tail = timeOf(p, *p.P999)
 	}
-	return []text{endpoint(name), plain(of), plain(count(p.Count)), plain(latency(p, p.P50)), plain(latency(p, p.P95)),
-		plain(latency(p, p.P99)), plain(tail), plain(latency(p, p.Max))}
+	return []text{endpoint(name), plain(of), plain(count(p.Count)), plain(timeOf(p, p.P50)), plain(timeOf(p, p.P95)),
+		plain(timeOf(p, p.P99)), plain(tail), plain(timeOf(p, p.Max))}
 }
 
 func disagreements(p result.Prediction) (n int) {
@@ -250,7 +252,7 @@ func predictionBlocks(s result.Summary) []block {
 			predictionTable(rows, false)}
 	}
 	if n := len(rows) - disagreements(s.Prediction); n > 0 {
-		blocks = append(blocks, details{plain("Figures on which they agree: " + count(n)), []block{predictionTable(rows, true)}})
+		blocks = append(blocks, details{summary: plain("Figures on which they agree: " + count(n)), blocks: []block{predictionTable(rows, true)}})
 	}
 	if s.Run.Scale != 1 {
 		blocks = append(blocks, paragraph{plain("Figures in s are scenario seconds, those in ms real milliseconds.")})
@@ -287,7 +289,8 @@ func tolerance(row result.PredictionRow) string {
 	return inUnit(row.Tolerance, row.Unit)
 }
 
-func statusBlocks(s result.Summary) []block {
+func statusBlocks(r runFolder) []block {
+	s := r.summary
 	t := table{columns: []column{words("endpoint"), words("kind"), words("value"), numbers("requests"), numbers("share of scheduled")}}
 	for _, name := range endpointNames(s) {
 		e := s.Endpoints[name]
@@ -305,7 +308,13 @@ func statusBlocks(s result.Summary) []block {
 	if len(t.rows) == 0 {
 		return []block{paragraph{plain("No request got an answer, and no cause was noted.")}}
 	}
-	return []block{t}
+	blocks := []block{t}
+	if c, ok := statusChart(r); ok {
+		blocks = append(blocks, c)
+	} else if missing, ok := r.unread[result.RequestsFile]; ok {
+		blocks = append(blocks, unabridged{[]block{paragraph{plain(missing + " When the requests ended is not known.")}}})
+	}
+	return blocks
 }
 
 // clientCause spells those keys of result.Endpoint.Causes that say only in which
@@ -327,21 +336,6 @@ func share(n, of int) string {
 		return none
 	}
 	return percent(float64(n) / float64(of))
-}
-
-func waitBlocks(s result.Summary) []block {
-	t := table{columns: []column{words("endpoint"), numbers("for a worker"), numbers("for a permit"), numbers("in the upstream"), numbers("in the database")}}
-	for _, name := range endpointNames(s) {
-		if w := s.Endpoints[name].ServerTiming; w != nil {
-			t.rows = append(t.rows, []text{endpoint(name), plain(inUnit(w.Queue, "ms")), plain(inUnit(w.Permit, "ms")),
-				plain(inUnit(w.Upstream, "ms")), plain(inUnit(w.Database, "ms"))})
-		}
-	}
-	if len(t.rows) == 0 {
-		return nil
-	}
-	return []block{paragraph{plain("Means, by the victim's own clock, over the requests that it finished, including those whose client had gone by then. " +
-		"Those still queued when the run ended are missing.")}, t}
 }
 
 func recoveryBlocks(s result.Summary) []block {

@@ -59,37 +59,6 @@ func dumpBlocks(r runFolder) []block {
 	return []block{t, paragraph{plain("The pause is how long the full dump stopped the victim's world.")}}
 }
 
-func whereBlocks(s result.Summary) []block {
-	if len(s.Dumps) == 0 {
-		return noDumps()
-	}
-	taken := map[string]int{}
-	for _, d := range s.Dumps {
-		addTaken(taken, d.Where)
-	}
-	columns := whereColumns(taken)
-	places := table{columns: []column{words("point")}}
-	for _, where := range columns {
-		places.columns = append(places.columns, numbers(where))
-	}
-	groups := table{columns: []column{words("point"), numbers("goroutines"), words("where"), words("state"), words("frame")}}
-	for _, d := range s.Dumps {
-		row := []text{code(d.Point)}
-		for _, where := range columns {
-			row = append(row, plain(count(d.Where[where])))
-		}
-		places.rows = append(places.rows, row)
-		for _, g := range largest(d.Groups) {
-			groups.rows = append(groups.rows, []text{code(d.Point), plain(count(g.Count)), plain(g.Where), plain(g.State), code(g.Frame)})
-		}
-	}
-	blocks := []block{paragraph{plain("Request workers by the place in which they stand; places that are never taken are left out:")}, places}
-	if len(groups.rows) > 0 {
-		blocks = append(blocks, paragraph{plain(fmt.Sprintf("The largest groups of goroutines, at most %d of each dump:", topGroups))}, groups)
-	}
-	return append(blocks, exampleBlocks(s.Dumps)...)
-}
-
 // largest picks the topGroups groups of a dump, largest first.
 func largest(groups []result.Group) []result.Group {
 	sorted := slices.Clone(groups)
@@ -112,7 +81,7 @@ func exampleBlocks(dumps []result.Dump) []block {
 		return nil
 	}
 	summary := join(plain(fmt.Sprintf("One of the %s in %s at ", count(held.Count), whereInWords(held.Where))), code(point), plain(", as printed"))
-	return []block{details{summary, []block{listing{strings.Split(strings.TrimRight(held.Stack, "\r\n"), "\n")}}}}
+	return []block{details{summary: summary, blocks: []block{listing{strings.Split(strings.TrimRight(held.Stack, "\r\n"), "\n")}}}}
 }
 
 func poolTable(p result.Pool) block {
@@ -219,7 +188,7 @@ func baselineBlocks(s result.Summary) []block {
 	for _, b := range s.Baselines {
 		p := b.Response
 		t.rows = append(t.rows, []text{code(b.Name), plain(number(b.Rate, 1) + "/s"), plain(number(b.Seconds, 1) + " s"), plain(count(p.Count)),
-			plain(count(b.Failed)), plain(latency(p, p.P50)), plain(latency(p, p.P95)), plain(latency(p, p.P99)), plain(latency(p, p.Max))})
+			plain(count(b.Failed)), plain(timeOf(p, p.P50)), plain(timeOf(p, p.P95)), plain(timeOf(p, p.P99)), plain(timeOf(p, p.Max))})
 	}
 	return []block{sentence(plain("Before the load, on "), endpoint(fastEndpoint), plain(" alone; seconds are real.")), t}
 }
@@ -258,7 +227,7 @@ func conditionBlocks(m *result.Manifest, missing string) []block {
 		for _, name := range slices.Sorted(maps.Keys(m.Config)) {
 			config.rows = append(config.rows, []text{code(name), code(m.Config[name])})
 		}
-		blocks = append(blocks, details{plain("The whole effective configuration: " + plural(len(m.Config), "setting")), []block{config}})
+		blocks = append(blocks, details{summary: plain("The whole effective configuration: " + plural(len(m.Config), "setting")), blocks: []block{config}})
 	}
 	if len(m.Programs) > 0 {
 		programs := table{columns: []column{words("program"), words("SHA-256")}}

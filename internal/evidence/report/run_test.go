@@ -59,13 +59,13 @@ func TestRunGolden(t *testing.T) {
 			if tt.prepare != nil {
 				tt.prepare(t, dir)
 			}
-			got, err := Run(dir)
+			got, err := runText(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			golden(t, tt.golden, got)
 			checkTables(t, got)
-			again, err := Run(dir + string(filepath.Separator))
+			again, err := runText(dir + string(filepath.Separator))
 			if err != nil || again != got {
 				t.Errorf("a second report of the same folder differs (error %v)", err)
 			}
@@ -104,11 +104,11 @@ func TestAnInvalidRunSaysSoInItsFirstLineAndShowsEverything(t *testing.T) {
 	s.Validity = result.Validity{Reasons: []string{"fast: 3 dropped"}}
 	s.Verdict.Outcome = result.Invalid
 	writeRun(t, invalid, s)
-	good, err := Run(valid)
+	good, err := runText(valid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad, err := Run(invalid)
+	bad, err := runText(invalid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func headings(report string) (found []string) {
 
 func TestRunErrors(t *testing.T) {
 	empty := t.TempDir()
-	_, err := Run(empty)
+	_, err := runText(empty)
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "holds no summary.json: give the folder of a run") {
 		t.Errorf("no summary: %v", err)
 	}
@@ -147,7 +147,7 @@ func TestRunErrors(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, result.SummaryFile), []byte(tt.content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		text, err := Run(dir)
+		text, err := runText(dir)
 		if err == nil || text != "" || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: text %q, error %v, want one line with %q", tt.name, text, err, tt.want)
 		}
@@ -157,7 +157,7 @@ func TestRunErrors(t *testing.T) {
 func TestABareSummaryIsReported(t *testing.T) {
 	dir := t.TempDir()
 	writeSummary(t, dir, result.Summary{Schema: result.SummarySchema})
-	got, err := Run(dir)
+	got, err := runText(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestUnreadableOptionalFilesAreNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := Run(dir)
+	got, err := runText(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestHostileTextStaysInItsCell(t *testing.T) {
 	s.Endpoints["fast"] = e
 	dir := t.TempDir()
 	writeSummary(t, dir, s)
-	got, err := Run(dir)
+	got, err := runText(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func mustRun(t *testing.T, s result.Summary) string {
 	t.Helper()
 	dir := t.TempDir()
 	writeSummary(t, dir, s)
-	got, err := Run(dir)
+	got, err := runText(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,13 +354,8 @@ func TestABlankColumnIsExplained(t *testing.T) {
 		{timelineOf(s, 0, 9), 0},
 		{append(timelineOf(s, 0, 4), timelineOf(s, 6, 9)...), 1},
 	} {
-		var said int
-		for _, b := range timelineBlocks(runFolder{summary: s, timeline: tt.rows}) {
-			if p, ok := b.(paragraph); ok {
-				said += strings.Count(p.text[0].text, "A blank is a column")
-			}
-		}
-		if said != tt.want {
+		d := document{lead: timelineBlocks(runFolder{summary: s, timeline: tt.rows})}
+		if said := strings.Count(markdown(d), "A blank is a column"); said != tt.want {
 			t.Errorf("%d rows: explained %d times, want %d", len(tt.rows), said, tt.want)
 		}
 	}

@@ -108,8 +108,9 @@ func timelineBlocks(r runFolder) []block {
 	if blank {
 		legend += " A blank is a column in which no sample fell, as happens while a dump stops the victim."
 	}
-	blocks := []block{listing{lines}, paragraph{plain(legend)}}
-	return append(blocks, markLegend(r)...)
+	drawn, _ := timelineChart(r) // there are rows
+	drawn.standIn = append([]block{listing{lines}, paragraph{plain(legend)}}, markLegend(r)...)
+	return []block{drawn, unabridged{eventBlocks(r)}}
 }
 
 func timelineLine(name, line, note string) string {

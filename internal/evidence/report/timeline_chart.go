@@ -1,0 +1,165 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"chokepoint/internal/evidence/goroutines"
+	"chokepoint/internal/evidence/page"
+	"chokepoint/internal/result"
+)
+
+// timelineSync is the cursor that all charts over the time of a run share.
+const timelineSync = "time"
+
+const timeLabel = "scenario seconds from the start of the load"
+
+// numberRows is how many rows the table below a chart has at most.
+const numberRows = 400
+
+// timelineChart puts what the pool did above what the victim used and what a user of
+// /fast saw. A run without a timeline has none.
+func timelineChart(r runFolder) (chart, bool) {
+	rows := r.timeline
+	if len(rows) == 0 {
+		return chart{}, false
+	}
+	column := func(value func(result.TimelineRow) float64) []float64 {
+		values := make([]float64, len(rows))
+		for i, row := range rows {
+			values[i] = value(row)
+		}
+		return values
+	}
+	limit := float64(r.summary.Pool.WorkerLimit)
+	columns := [][]float64{
+		column(func(row result.TimelineRow) float64 { return float64(row.Busy) }),
+		column(func(row result.TimelineRow) float64 { return float64(row.PermitsHeld) }),
+		column(func(row result.TimelineRow) float64 { return float64(row.Queued) }),
+		column(func(row result.TimelineRow) float64 { return float64(row.AcceptQueue) }),
+		column(func(row result.TimelineRow) float64 { return row.CPUPercent }),
+		column(func(row result.TimelineRow) float64 { return orNaN(row.FastP50MS) }),
+		column(func(row result.TimelineRow) float64 { return orNaN(row.FastP99MS) }),
+		column(func(row result.TimelineRow) float64 { return float64(row.FastDone - row.FastFailed) }),
+		column(func(row result.TimelineRow) float64 { return float64(row.FastFailed) }),
+	}
+	xs, drawn, every := thinned(column(func(row result.TimelineRow) float64 { return row.AtS }), columns...)
+	spec := page.Chart{
+		X: page.XAxis{Kind: page.Seconds, Label: timeLabel}, Xs: xs, Sync: timelineSync,
+		Bands: loadBands(r), Marks: dumpLines(r.summary.Dumps),
+		Panes: []page.Pane{
+			{Title: "Workers", Unit: page.Count, Top: limit, Height: 130, Series: []page.Series{
+				{Label: "busy", Colour: goroutines.UpstreamRead, Style: page.Step, Values: drawn[0]},
+				{Label: "permits held", Colour: goroutines.PermitWait, Style: page.Step, Values: drawn[1]}}},
+			{Title: "Waiting", Unit: page.Count, Height: 100, Series: []page.Series{
+				{Label: "queued for a worker", Colour: goroutines.Queued, Style: page.Step, Values: drawn[2]},
+				{Label: "accept queue", Colour: goroutines.Other, Style: page.Step, Values: drawn[3]}}},
+			{Title: "CPU of the victim", Unit: page.Percent, Top: float64(r.cpuLimit()), Height: 80, Series: []page.Series{
+				{Label: "CPU", Colour: page.CPU, Style: page.Step, Values: drawn[4]}}},
+			{Title: "/" + fastEndpoint + ", answers", Unit: page.Milliseconds, Log: true, Height: 120, Series: []page.Series{
+				{Label: "p50", Colour: goroutines.Database, Values: drawn[5]},
+				{Label: "p99", Colour: goroutines.Queued, Dashed: true, Values: drawn[6]}}},
+			{Title: "/" + fastEndpoint + ", ended in a row of the timeline", Unit: page.Count, Height: 90, Stacked: true, Series: []page.Series{
+				{Label: "ok", Colour: page.OK, Style: page.Bars, Values: drawn[7]},
+				{Label: "failed", Colour: goroutines.UpstreamRead, Style: page.Bars, Values: drawn[8]}}},
+		},
+	}
+	caption := join(strong(busyAndIdle(r)), plain(" "+timelineLegend(r, every)))
+	return chart{caption: caption, spec: spec, numbers: timelineNumbers(r)}, true
+}
+
+func orNaN(v *float64) float64 {
+	if v == nil {
+		return math.NaN()
+	}
+	return *v
+}
+
+// busyAndIdle is the picture in a sentence: the row of the timeline in which most is
+// at a standstill.
+func busyAndIdle(r runFolder) string {
+	worst := r.timeline[0]
+	for _, row := range r.timeline {
+		if row.Busy > worst.Busy || row.Busy == worst.Busy && row.Queued > worst.Queued {
+			worst = row
+		}
+	}
+	busy := fmt.Sprintf("%s busy", plural(worst.Busy, "request"))
+	if limit := r.summary.Pool.WorkerLimit; limit > 0 {
+		busy = fmt.Sprintf("%s of %s workers busy", count(worst.Busy), count(limit))
+	}
+	return fmt.Sprintf("%s at %s, %s queued, CPU %s.", busy, instant(worst.AtS), count(worst.Queued), inUnit(worst.CPUPercent, "percent"))
+}
+
+func timelineLegend(r runFolder, every float64) string {
+	legend := "Shaded: the load. Dashed lines: the dumps."
+	if r.summary.Run.Scale != 1 {
+		legend += " Seconds are scenario seconds."
+	}
+	if every > 0 {
+		legend += fmt.Sprintf(" Each %s s show the lowest and the highest of their rows.", shortest(every))
+	}
+	return legend
+}
+
+// loadBands shade the load, as far as the events date it.
+func loadBands(r runFolder) []page.Band {
+	on, isOn := r.event("load_on")
+	off, isOff := r.event("load_off")
+	if !isOn || !isOff {
+		return nil
+	}
+	return []page.Band{{From: on.AtS, To: off.AtS, Label: "load"}}
+}
+
+func dumpLines(dumps []result.Dump) (marks []page.Mark) {
+	for _, d := range dumps {
+		marks = append(marks, page.Mark{At: d.AtS, Label: d.Point})
+	}
+	return marks
+}
+
+// timelineNumbers is timeline.csv as a table, or, of a long run, its first rows and
+// the file.
+func timelineNumbers(r runFolder) []block {
+	t := table{columns: []column{numbers("at"), words("phase"), numbers("workers"), numbers("busy"), numbers("queued"), numbers("permits"),
+		numbers("accept queue"), numbers("CPU"), numbers("/fast p50"), numbers("/fast p99"), numbers("/fast ended"), numbers("/fast failed")}}
+	step := (len(r.timeline) + numberRows - 1) / numberRows
+	for i := 0; i < len(r.timeline); i += step {
+		row := r.timeline[i]
+		cells := []text{plain(number(row.AtS, 1)), plain(row.Phase)}
+		for _, n := range []int{row.Workers, row.Busy, row.Queued, row.PermitsHeld, row.AcceptQueue} {
+			cells = append(cells, plain(count(n)))
+		}
+		t.rows = append(t.rows, append(cells, plain(inUnit(row.CPUPercent, "percent")), optional(row.FastP50MS), optional(row.FastP99MS),
+			plain(count(row.FastDone)), plain(count(row.FastFailed))))
+	}
+	blocks := []block{t}
+	if step > 1 {
+		blocks = append(blocks, sentence(plain(fmt.Sprintf("One row in %s of ", count(step))), rawFile(r.dir, ".", result.TimelineFile), plain(".")))
+	}
+	return blocks
+}
+
+func optional(ms *float64) text {
+	if ms == nil {
+		return plain(none)
+	}
+	return plain(inUnit(*ms, "ms"))
+}
+
+// eventBlocks lists the moments of the run.
+func eventBlocks(r runFolder) []block {
+	if missing, ok := r.unread[result.EventsFile]; ok {
+		return []block{paragraph{plain(missing + " The window of the load is not marked.")}}
+	}
+	t := table{columns: []column{numbers("at"), words("event"), words("detail"), numbers("pause")}}
+	for _, e := range r.events {
+		pause := plain(none)
+		if e.PauseMS > 0 {
+			pause = plain(inUnit(e.PauseMS, "ms"))
+		}
+		t.rows = append(t.rows, []text{plain(instant(e.AtS)), code(e.Name), plain(e.Detail), pause})
+	}
+	return []block{t}
+}

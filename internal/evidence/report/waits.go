@@ -1,0 +1,125 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"chokepoint/internal/evidence/goroutines"
+	"chokepoint/internal/evidence/page"
+	"chokepoint/internal/result"
+)
+
+// wait is one place in which a request spends its time.
+type wait struct {
+	name   string
+	colour page.Colour
+	ms     float64 // the mean over the requests
+	known  bool
+}
+
+// waitsOf follows a request of an endpoint from its due time on. The accept queue is
+// known by its length alone: all that stood in it, summed over time, is what all
+// requests together waited there (Little's law).
+func (r runFolder) waitsOf(name string) []wait {
+	e := r.summary.Endpoints[name]
+	lag, hasLag := r.meanLagMS(name)
+	accept, hasAccept := r.meanAcceptMS()
+	t, timed := result.ServerTiming{}, e.ServerTiming != nil
+	if timed {
+		t = *e.ServerTiming
+	}
+	return []wait{
+		{"generator's lag", goroutines.Other, lag, hasLag},
+		{"accept queue", goroutines.Idle, accept, hasAccept},
+		{"for a worker", goroutines.Queued, t.Queue, timed},
+		{"for a permit", goroutines.PermitWait, t.Permit, timed},
+		{"in the upstream", goroutines.UpstreamRead, t.Upstream, timed},
+		{"in the database", goroutines.Database, t.Database, timed},
+	}
+}
+
+func (r runFolder) meanLagMS(name string) (float64, bool) {
+	if r.requests == nil || r.requests.endpoints[name] == nil || r.requests.endpoints[name].started == 0 {
+		return 0, false
+	}
+	e := r.requests.endpoints[name]
+	return e.lag.Seconds() * 1000 / float64(e.started), true
+}
+
+// meanAcceptMS is the same for all endpoints: they share the listener.
+func (r runFolder) meanAcceptMS() (float64, bool) {
+	started := 0
+	for _, e := range r.summary.Endpoints {
+		started += e.Started
+	}
+	if len(r.timeline) < 2 || started == 0 {
+		return 0, false
+	}
+	seconds := 0.0 // of connections in the queue, in scenario time
+	for i, row := range r.timeline[1:] {
+		seconds += float64(row.AcceptQueue) * (row.AtS - r.timeline[i].AtS)
+	}
+	return seconds * r.summary.Run.Scale * 1000 / float64(started), true
+}
+
+// waitBlocks says where the time of a request went; nil where the server does not
+// tell.
+func waitBlocks(r runFolder) []block {
+	t := table{columns: []column{words("endpoint")}}
+	b := bars{}
+	var most []text
+	for _, name := range endpointNames(r.summary) {
+		if r.summary.Endpoints[name].ServerTiming == nil {
+			continue
+		}
+		waits := r.waitsOf(name)
+		if len(b.keys) == 0 {
+			for _, w := range waits {
+				t.columns = append(t.columns, numbers(w.name))
+				b.keys = append(b.keys, barKey{w.name, w.colour})
+			}
+		}
+		row := barRow{name: endpoint(name)}
+		cells := []text{endpoint(name)}
+		longest := waits[0]
+		for _, w := range waits {
+			if !w.known {
+				cells = append(cells, plain(none))
+				continue
+			}
+			cells = append(cells, plain(inUnit(w.ms, "ms")))
+			row.full += w.ms
+			if w.ms > longest.ms {
+				longest = w
+			}
+		}
+		for _, w := range waits {
+			if w.known && row.full > 0 {
+				row.parts = append(row.parts, barPart{label: fmt.Sprintf("%s %s, %s", inUnit(w.ms, "ms"), w.name, percent(w.ms/row.full)), colour: w.colour, value: w.ms})
+			}
+		}
+		row.end = plain(inUnit(row.full, "ms"))
+		b.rows = append(b.rows, row)
+		t.rows = append(t.rows, cells)
+		if row.full > 0 {
+			most = append(most, plain(fmt.Sprintf("%s of the wait of /%s was %s", percent(longest.ms/row.full), name, longest.name)))
+		}
+	}
+	if len(t.rows) == 0 {
+		return nil
+	}
+	note := "Means over the requests that the victim finished, including those whose client had gone by then, by the victim's own clock; those still queued when the run ended are missing. " +
+		"The lag is the generator's, by its own clock. The accept queue is worked out from its length, as the timeline has it, for all endpoints together. " +
+		"A bar is the whole of its endpoint's own wait."
+	b.standIn = []block{paragraph{plain(note)}, t}
+	b.numbers = []block{t}
+	var parts []string
+	for _, m := range most {
+		parts = append(parts, m[0].text)
+	}
+	b.caption = plain(note)
+	if len(parts) == 0 {
+		return []block{b}
+	}
+	return []block{paragraph{strong(strings.Join(parts, "; ") + ".")}, b}
+}
