@@ -33,6 +33,17 @@ func withEachEngine(t *testing.T, test func(t *testing.T, kind Kind, client newC
 	}
 }
 
+// withEachRun runs the test for each engine as a whole, Loop also on three threads;
+// on makes it the engine of a Config.
+func withEachRun(t *testing.T, test func(t *testing.T, kind Kind, on func(*Config))) {
+	for kind := range clients {
+		t.Run(string(kind), func(t *testing.T) { test(t, kind, func(c *Config) { c.Engine = kind }) })
+	}
+	if loopSupported {
+		t.Run("three loops", func(t *testing.T) { test(t, Loop, func(c *Config) { c.Engine, c.Loops = Loop, 3 }) })
+	}
+}
+
 // withEachClient runs the test for a client of each engine.
 func withEachClient(t *testing.T, url string, test func(t *testing.T, do Client)) {
 	withEachEngine(t, func(t *testing.T, _ Kind, client newClient) {
@@ -238,12 +249,12 @@ func live(t *testing.T, c Config) *Report {
 }
 
 func TestRunAgainstAServer(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachRun(t, func(t *testing.T, kind Kind, on func(*Config)) {
 		p := newPeer(t, write(okAnswer))
 		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 200}, Endpoint{Name: "upstream", URL: p.url(), Rate: 100})
 		c.Duration = 500 * time.Millisecond
 		c.KeepRequests = true
-		c.Engine = kind
+		on(&c)
 		r := live(t, c)
 		fast, upstream := r.Load.Endpoints["fast"], r.Load.Endpoints["upstream"]
 		if fast.OK != 100 || upstream.OK != 50 || r.Load.Engine != string(kind) {
@@ -272,12 +283,12 @@ func TestRunAgainstAServer(t *testing.T) {
 }
 
 func TestAQuantumSendsOnItsGrid(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachRun(t, func(t *testing.T, _ Kind, on func(*Config)) {
 		p := newPeer(t, write(okAnswer))
 		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 1000})
 		c.Duration, c.Quantum, c.MaxLag = 200*time.Millisecond, 50*time.Millisecond, time.Second
 		c.KeepRequests = true
-		c.Engine = kind
+		on(&c)
 		r := live(t, c)
 		if ok := r.Load.Endpoints["fast"].OK; ok != 200 {
 			t.Errorf("%d ok, want 200", ok)
@@ -291,12 +302,12 @@ func TestAQuantumSendsOnItsGrid(t *testing.T) {
 }
 
 func TestDropsOfARealRun(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachRun(t, func(t *testing.T, _ Kind, on func(*Config)) {
 		p := newPeer(t, write("")) // never answers
 		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 100, Timeout: time.Hour, Workers: 3})
 		c.Duration = 200 * time.Millisecond
 		c.KeepRequests = true
-		c.Engine = kind
+		on(&c)
 		var grace time.Duration
 		c.GracefulStop = &grace
 		r := live(t, c)
@@ -317,11 +328,11 @@ func TestDropsOfARealRun(t *testing.T) {
 }
 
 func TestGracefulStopClosesWhatIsInFlight(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachRun(t, func(t *testing.T, _ Kind, on func(*Config)) {
 		p := newPeer(t, write("")) // never answers
 		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 100, Timeout: time.Hour, Workers: 50})
 		c.Duration = 200 * time.Millisecond
-		c.Engine = kind
+		on(&c)
 		grace := 100 * time.Millisecond
 		c.GracefulStop = &grace
 		r := live(t, c)
@@ -333,13 +344,13 @@ func TestGracefulStopClosesWhatIsInFlight(t *testing.T) {
 }
 
 func TestTimeoutsOfARealRun(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachRun(t, func(t *testing.T, _ Kind, on func(*Config)) {
 		p := newPeer(t, write("")) // never answers
 		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 100, Timeout: 100 * time.Millisecond},
 			Endpoint{Name: "upstream", URL: p.url(), Rate: 50, Timeout: 200 * time.Millisecond})
 		c.Duration = 200 * time.Millisecond
 		c.KeepRequests = true
-		c.Engine = kind
+		on(&c)
 		r := live(t, c)
 		fast, upstream := r.Load.Endpoints["fast"], r.Load.Endpoints["upstream"]
 		if fast.Timeout != 20 || upstream.Timeout != 10 || fast.Response.Min < 100 || upstream.Response.Min < 200 {
@@ -350,11 +361,11 @@ func TestTimeoutsOfARealRun(t *testing.T) {
 }
 
 func TestCancelOfARealRun(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachRun(t, func(t *testing.T, _ Kind, on func(*Config)) {
 		arrived := make(chan struct{}, 1000)
 		p := newPeer(t, func(*net.TCPConn, string) bool { arrived <- struct{}{}; return true })
 		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 100, Timeout: time.Hour, Workers: 50})
-		c.Engine = kind
+		on(&c)
 		var grace time.Duration
 		c.GracefulStop = &grace
 		r := stoppedAfter(t, c, arrived)

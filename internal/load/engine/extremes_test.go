@@ -19,10 +19,11 @@ func TestTenMillionArrivalsInASecond(t *testing.T) {
 		window /= 20
 	}
 	planned := int(10_000_000 * window / time.Second)
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachRun(t, func(t *testing.T, _ Kind, on func(*Config)) {
 		p := newPeer(t, write(okAnswer))
 		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 10_000_000, Timeout: time.Hour, Workers: 4})
-		c.Engine, c.Duration = kind, window
+		c.Duration = window
+		on(&c)
 		began := time.Now()
 		r := live(t, c)
 		// Several seconds on a busy machine; a worker for each would never end.
@@ -44,10 +45,11 @@ func TestTenMillionArrivalsInASecond(t *testing.T) {
 
 // 30/s for 30 s, thirty times as fast: what the plan says is what the server sees.
 func TestNineHundredArriveAtTheServer(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachRun(t, func(t *testing.T, _ Kind, on func(*Config)) {
 		p := newPeer(t, write(okAnswer))
 		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 900})
-		c.Engine, c.Duration = kind, time.Second
+		c.Duration = time.Second
+		on(&c)
 		if e := live(t, c).Load.Endpoints["fast"]; e.Planned != 900 || e.Scheduled != 900 || e.OK != 900 {
 			t.Errorf("got %+v, want 900 ok", e)
 		}

@@ -49,7 +49,7 @@ func TestEveryPathOfARunHasItsOutcome(t *testing.T) {
 		{name: "oversized header", url: answering(write("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", headerLimit))), outcome: ledger.TransportError, cause: CauseOversized},
 		{name: "oversized body", url: answering(write("HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n")), outcome: ledger.TransportError, cause: CauseOversized},
 	}
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachRun(t, func(t *testing.T, kind Kind, on func(*Config)) {
 		for _, tt := range paths {
 			if kind == Loop && strings.HasPrefix(tt.url, "https:") {
 				continue // not spoken there
@@ -60,7 +60,8 @@ func TestEveryPathOfARunHasItsOutcome(t *testing.T) {
 				if tt.timeout > 0 {
 					c.Endpoints[0].Timeout = tt.timeout
 				}
-				c.Duration, c.Engine, c.MaxLag = arrivals*5*time.Millisecond, kind, time.Minute
+				c.Duration, c.MaxLag = arrivals*5*time.Millisecond, time.Minute
+				on(&c)
 				r := live(t, c)
 				e := r.Load.Endpoints["fast"]
 				counts := func(e result.Endpoint) map[ledger.Outcome]int {

@@ -235,10 +235,11 @@ func TestARequestThatNobodyReadsRunsIntoItsTimeout(t *testing.T) {
 }
 
 func TestRowsTakeTurns(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachRun(t, func(t *testing.T, _ Kind, on func(*Config)) {
 		p := newPeer(t, write(okAnswer))
 		c := plan(Endpoint{Name: "fast", URL: p.url(), Method: "POST", Rate: 70})
-		c.Engine, c.Duration = kind, 100*time.Millisecond
+		c.Duration = 100 * time.Millisecond
+		on(&c)
 		c.Endpoints[0].Body = []byte("endpoint's")
 		c.Endpoints[0].Rows = []Row{
 			{URL: "/a?x=%20"},

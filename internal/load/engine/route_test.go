@@ -62,12 +62,13 @@ func TestOfSeveralAddressesTheFirstThatAcceptsIsTaken(t *testing.T) {
 }
 
 func TestNamesAreResolvedOnceAndTheResultSaysTo(t *testing.T) {
-	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
+	withEachRun(t, func(t *testing.T, _ Kind, on func(*Config)) {
 		p := newPeer(t, write(okAnswer))
 		address := p.listener.Addr().String()
 		_, port, _ := net.SplitHostPort(address)
 		c := plan(Endpoint{Name: "fast", URL: "http://localhost:" + port, Rate: 100})
-		c.Duration, c.Engine, c.MaxLag = 100*time.Millisecond, kind, time.Minute
+		c.Duration, c.MaxLag = 100*time.Millisecond, time.Minute
+		on(&c)
 		if e := live(t, c).Load.Endpoints["fast"]; e.OK != 10 || e.Address != address {
 			t.Errorf("%d ok from %s, want 10 from %s", e.OK, e.Address, address)
 		}
