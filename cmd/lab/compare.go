@@ -30,9 +30,11 @@ func compareProfiles(ctx context.Context, args []string, stdout, stderr io.Write
 	var s scenario.Settings
 	var names string
 	var rounds int
+	var shown liveFlags
 	var asJSON bool
 	fs := flag.NewFlagSet("lab compare exhaustion", flag.ContinueOnError)
 	s.Bind(fs)
+	shown.bind(fs)
 	fs.StringVar(&names, "profiles", "anti,fixed", "the profiles to compare, by `name,name`; the first is what the others are held against")
 	fs.IntVar(&rounds, "runs", 3, "runs of each profile")
 	fs.BoolVar(&asJSON, "json", false, "print comparison.json instead of the outcome")
@@ -43,10 +45,13 @@ func compareProfiles(ctx context.Context, args []string, stdout, stderr io.Write
 		return cli.ExitUsage, fmt.Errorf("-runs %d: want 1 to %d", rounds, maxRounds)
 	}
 	settings, err := eachProfile(s, names)
+	if err == nil {
+		err = shown.validate()
+	}
 	if err != nil {
 		return cli.ExitUsage, err
 	}
-	return withLab(ctx, s.ResultsDir, stdout, stderr, func(l *lab.Lab) (int, error) {
+	return withLab(ctx, s.ResultsDir, shown, rounds*len(settings), stderr, func(l *lab.Lab) (int, error) {
 		dir, comparison, err := l.Compare(ctx, settings, rounds)
 		if dir == "" {
 			return failureCode(ctx), err

@@ -23,38 +23,25 @@ dumps, recovery. Durations and rates are scenario time; -scale shortens it.
 Exit codes: 0 as expected, 1 failure, 2 usage, 3 the run is invalid, 4 another
 verdict than the profile's, 130 interrupted.`
 
-// output is where a command's progress goes.
-type output struct {
-	stderr  io.Writer
-	started time.Time
-}
-
-// announceStop tells the user, once ctx is done, that the signal has arrived.
-func (o *output) announceStop(ctx context.Context) (stop func() bool) {
-	return context.AfterFunc(ctx, func() {
-		o.progress("%v: stopping everything; once more kills", context.Cause(ctx))
-	})
-}
-
-// progress prints one line to stderr, with the time since the start.
-func (o *output) progress(format string, args ...any) {
-	fmt.Fprintf(o.stderr, "%6.1fs  %s\n", time.Since(o.started).Seconds(), fmt.Sprintf(format, args...))
-}
-
 func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 	args, err := scenarioName("run", args)
 	if err != nil {
 		return cli.ExitUsage, err
 	}
 	var s scenario.Settings
+	var shown liveFlags
 	var asJSON bool
 	fs := flag.NewFlagSet("lab run exhaustion", flag.ContinueOnError)
 	s.Bind(fs)
+	shown.bind(fs)
 	fs.BoolVar(&asJSON, "json", false, "print summary.json instead of the verdict")
 	if err := parseSettings(fs, &s, args, runSynopsis, stdout); err != nil {
 		return cli.ExitUsage, err
 	}
-	return withLab(ctx, s.ResultsDir, stdout, stderr, func(l *lab.Lab) (int, error) {
+	if err := shown.validate(); err != nil {
+		return cli.ExitUsage, err
+	}
+	return withLab(ctx, s.ResultsDir, shown, 1, stderr, func(l *lab.Lab) (int, error) {
 		dir, summary, err := l.Exhaustion(ctx, s, 1)
 		if err != nil {
 			return failureCode(ctx), err
@@ -66,15 +53,21 @@ func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (
 	})
 }
 
-// withLab opens a lab for what do does with it.
-func withLab(ctx context.Context, resultsDir string, stdout, stderr io.Writer, do func(*lab.Lab) (int, error)) (int, error) {
-	out := &output{stderr, time.Now()}
+// withLab opens a lab for what do does with it, which is so many runs.
+func withLab(ctx context.Context, resultsDir string, shown liveFlags, runs int, stderr io.Writer, do func(*lab.Lab) (int, error)) (int, error) {
+	out := &output{stderr: stderr, started: time.Now()}
 	defer out.announceStop(ctx)()
 	l, err := lab.Open(ctx, resultsDir, out.progress)
 	if err != nil {
 		return cli.ExitFailure, err
 	}
 	defer l.Close()
+	show, closeShow, err := shown.open(ctx, runs, out)
+	if err != nil {
+		return cli.ExitFailure, err
+	}
+	defer closeShow()
+	l.Watch(show)
 	return do(l)
 }
 

@@ -51,6 +51,9 @@ func (l *Lab) Compare(ctx context.Context, settings []scenario.Settings, rounds 
 	if err == nil {
 		err = ended
 	}
+	if dir != "" {
+		l.show.compared(dir, comparison)
+	}
 	return dir, comparison, err
 }
 

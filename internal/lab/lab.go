@@ -35,6 +35,7 @@ type Lab struct {
 	reaper   *proc.Reaper
 	launcher *proc.Launcher
 	progress func(format string, args ...any)
+	show     *Show // nil: nobody watches
 }
 
 // Open starts the reaper, which ends and removes what a lab leaves behind
@@ -102,7 +103,7 @@ func (l *Lab) Exhaustion(ctx context.Context, settings scenario.Settings, number
 }
 
 func (l *Lab) exhaustion(ctx context.Context, settings scenario.Settings, number int, folder *proc.Folder) (string, result.Summary, error) {
-	run := scenario.Run{Settings: settings, Progress: l.progress, Start: l.starter(settings.Runtime)}
+	run := scenario.Run{Settings: settings, Progress: l.progress, Start: l.starter(settings.Runtime), Live: l.show.view()}
 	started := time.Now()
 	outcome, err := run.Into(ctx, folder.Path())
 	if err != nil {
@@ -120,6 +121,9 @@ func (l *Lab) exhaustion(ctx context.Context, settings scenario.Settings, number
 		}
 		return WriteReport(folder.Path())
 	})
+	if err == nil {
+		l.show.ran(dir, outcome.Summary)
+	}
 	return dir, outcome.Summary, withRemedy(err)
 }
 

@@ -23,6 +23,7 @@ var files embed.FS
 type Page struct {
 	Title string
 	Body  template.HTML // within <body>: a header, <main id="main">, a footer
+	Style string        // after the style sheet of this package
 	// Scripts run after those of this package (see Theme, Tables and Charts in
 	// assets), which are always there.
 	Scripts []string
@@ -40,6 +41,7 @@ func Write(w io.Writer, p Page) error {
 	if err != nil {
 		return err
 	}
+	style += p.Style
 	licence, err := join("assets/uplot/LICENSE")
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"chokepoint/internal/adminapi"
+	"chokepoint/internal/evidence/live"
 	"chokepoint/internal/evidence/queueing"
 	"chokepoint/internal/lab/proc"
 	"chokepoint/internal/lab/world"
@@ -34,6 +35,8 @@ type Run struct {
 	Start    Starter
 	// Progress is told what happens, a line at a time.
 	Progress func(format string, args ...any)
+	// Live is shown the run while it goes; nil is nobody.
+	Live *live.View
 }
 
 // ErrInterrupted is why a run ended early when its caller said so.
@@ -91,6 +94,10 @@ func (r *Run) Into(ctx context.Context, dir string) (Outcome, error) {
 		return Outcome{}, err
 	}
 	r.Progress("profile %s; the upstream answers after %s", s.profileText(), s.Delay)
+	o := newObserver()
+	defer o.close()
+	phases := &phases{run: r, e: e, observer: o, dir: dir, feed: newFeed(r.Live, o, s, r.Progress)}
+	phases.say("start", startSentence(s))
 	cfg := s.world(dir)
 	cfg.Progress = r.Progress
 	e.via = cfg.Via()
@@ -119,9 +126,8 @@ func (r *Run) Into(ctx context.Context, dir string) (Outcome, error) {
 		case <-stopWatching:
 		}
 	}()
-	o := newObserver()
-	defer o.close()
-	phases := &phases{run: r, e: e, world: w, observer: o, dir: dir, end: cancel}
+	phases.world, phases.end = w, cancel
+	defer phases.feed.start(running, w.VictimAdmin())()
 	if err := phases.all(running); err != nil {
 		e.ended = err
 		if cause := context.Cause(running); cause != nil {
@@ -220,6 +226,7 @@ type phases struct {
 	e        *evidence
 	world    world.World
 	observer *observer
+	feed     *feed
 	dir      string
 	end      context.CancelCauseFunc // ends the run, and says why
 }
@@ -247,6 +254,7 @@ func (p *phases) event(at time.Time, name, detail string) {
 func (p *phases) baselines(ctx context.Context) error {
 	s := p.e.settings
 	length := s.baselineLength()
+	p.say("baseline", baselineSentence(s))
 	for _, b := range []struct {
 		name string
 		rate float64

@@ -47,6 +47,7 @@ func (p *phases) loaded(ctx context.Context) error {
 		return err
 	}
 	p.progress("load begins in %.1f s: %v/s to /fast and %v/s to /upstream for %v", max(time.Until(loadOn), 0).Seconds(), s.realRate(s.FastRate).PerSecond(), s.realRate(s.UpstreamRate).PerSecond(), s.real(s.Duration))
+	p.say("load", loadSentence(s, p.e.prediction))
 	background.Go(func() { p.measureDose(sampling, loadOn) })
 	background.Go(func() { p.watchGenerator(sampling, load) })
 
@@ -103,11 +104,14 @@ func (p *phases) observeLoad(ctx context.Context, points []queueing.DumpPoint, l
 			return
 		}
 		before = p.world.Usage()
+		p.feed.tell("load_on", "load on")
 		if !sleepUntil(ctx, loadOff) {
 			return
 		}
 		p.e.usage = usedSince(before, p.world.Usage())
 		p.progress("load off; watching for recovery, at most %v", s.real(s.RecoveryWait))
+		p.feed.tell("load_off", "load off")
+		p.say("recovery", recoverySentence(s, p.e.prediction))
 		w := recoveryWatch{
 			sampler: sampler, observer: p.observer, fastURL: p.world.ProbeURL() + "/fast",
 			bound: unharmed(p.e.baselines), timeout: s.real(s.FastTimeout), loadOff: loadOff, wait: s.real(s.RecoveryWait),
@@ -124,6 +128,7 @@ func (p *phases) observeLoad(ctx context.Context, points []queueing.DumpPoint, l
 	if seconds := p.e.recovery.Seconds; seconds != nil {
 		p.event(loadOff.Add(s.real(time.Duration(*seconds*float64(time.Second)))), "recovered", "")
 		p.progress("recovered %.1f s after the load (scenario time)", *seconds)
+		p.feed.tell("recovered", fmt.Sprintf("recovered: the pool was idle %.1f s after the load (scenario time)", *seconds))
 	}
 	return nil
 }
@@ -153,6 +158,7 @@ func (p *phases) takeDumps(ctx context.Context, points []queueing.DumpPoint) {
 		}
 		p.e.dumps, p.e.windows = append(p.e.dumps, d), append(p.e.windows, window)
 		p.e.events = append(p.e.events, result.Event{AtS: d.AtS, Name: "dump", Detail: d.Point, PauseMS: d.PauseMS})
+		p.feed.tellDump(d, window[0])
 		p.progress("dump %s: %d workers, %d in the upstream read, %d queued", d.Point, d.Workers, d.Where["upstream_read"], d.Queued)
 		fault(p.observer.metrics(ctx, p.world.VictimAdmin(), p.dir, "victim-"+point.Name))
 	}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"chokepoint/internal/evidence/live"
+	"chokepoint/internal/lab"
+)
+
+// liveFlags are those of a run that is shown while it goes.
+type liveFlags struct {
+	on      bool
+	address string
+}
+
+func (f *liveFlags) bind(fs *flag.FlagSet) {
+	fs.BoolVar(&f.on, "live", false, "show the run while it goes: a page for a browser on this machine, and a block of text on a terminal")
+	fs.StringVar(&f.address, "live-addr", "", "`address` of the page of -live, of the loopback (default: 127.0.0.1 and a free port)")
+}
+
+func (f *liveFlags) validate() error {
+	switch {
+	case f.address == "":
+		return nil
+	case !f.on:
+		return errors.New("-live-addr is the address of the page of -live, which is not given; give -live")
+	}
+	if err := live.CheckAddress(f.address); err != nil {
+		return fmt.Errorf("-live-addr %w", err)
+	}
+	return nil
+}
+
+// open opens the show of so many runs; nil without -live. close ends it.
+func (f *liveFlags) open(ctx context.Context, runs int, out *output) (show *lab.Show, close func(), err error) {
+	if !f.on {
+		return nil, func() {}, nil
+	}
+	address := f.address
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	if show, err = lab.OpenShow(ctx, address, runs); err != nil {
+		return nil, nil, err
+	}
+	out.progress("live view: %s", show.URL())
+	stopDrawing := out.draw(show.View())
+	return show, func() { stopDrawing(); show.Close(ctx) }, nil
+}
+
+const (
+	// drawEvery is the time between two drawings of the block.
+	drawEvery = 200 * time.Millisecond
+	// drawnSamples are as many as a wide terminal has columns.
+	drawnSamples = 300
+)
+
+// output is where a command's progress goes. On a terminal a block of text may
+// stand below it, which is drawn anew in its place.
+type output struct {
+	stderr  io.Writer
+	started time.Time
+
+	mu    sync.Mutex
+	drawn int // lines of the block that stand there
+}
+
+// announceStop tells the user, once ctx is done, that the signal has arrived.
+func (o *output) announceStop(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		o.progress("%v: stopping everything; once more kills", context.Cause(ctx))
+	})
+}
+
+// progress prints one line to stderr, with the time since the start.
+func (o *output) progress(format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.show(nil, fmt.Sprintf("%6.1fs  %s\n", time.Since(o.started).Seconds(), fmt.Sprintf(format, args...)))
+}
+
+// show prints text where the block began, and then the block. The caller holds the
+// lock.
+func (o *output) show(block []string, text string) {
+	var b strings.Builder
+	if o.drawn > 0 {
+		fmt.Fprintf(&b, "\033[%dA\r\033[J", o.drawn) // up to its first line, and clear what is below
+	}
+	b.WriteString(text)
+	for _, line := range block {
+		b.WriteString(line + "\n")
+	}
+	o.drawn = len(block)
+	io.WriteString(o.stderr, b.String())
+}
+
+// draw keeps drawing the view where stderr is a terminal that can, until stop is
+// called. Elsewhere the lines of the progress are all there is.
+func (o *output) draw(view *live.View) (stop func()) {
+	f, ok := o.stderr.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+		return func() {}
+	}
+	colour := os.Getenv("NO_COLOR") == ""
+	done := make(chan struct{})
+	var drawing sync.WaitGroup
+	drawing.Go(func() {
+		tick := time.NewTicker(drawEvery)
+		defer tick.Stop()
+		for {
+			columns, rows, err := term.GetSize(int(f.Fd()))
+			if err != nil || columns <= 0 || rows <= 0 {
+				columns, rows = 80, 24
+			}
+			// A line that fills the terminal would break into the next.
+			block := live.Text(view.Glance(drawnSamples), columns-1, colour)
+			o.mu.Lock()
+			o.show(block[:min(len(block), rows-1)], "")
+			o.mu.Unlock()
+			select {
+			case <-tick.C:
+			case <-done:
+				o.mu.Lock()
+				o.show(nil, "")
+				o.mu.Unlock()
+				return
+			}
+		}
+	})
+	return func() { close(done); drawing.Wait() }
+}

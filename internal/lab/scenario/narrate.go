@@ -1,0 +1,82 @@
+package scenario
+
+import (
+	"fmt"
+	"time"
+
+	"chokepoint/internal/evidence/live"
+	"chokepoint/internal/evidence/queueing"
+	"chokepoint/internal/profile"
+)
+
+// say tells the view in a sentence what is about to happen, and why.
+func (p *phases) say(name, sentence string) {
+	if p.run.Live == nil {
+		return
+	}
+	p.run.Live.Say(live.Phase{Name: name, Sentence: sentence})
+	p.progress("%s", sentence)
+}
+
+// The sentences of a run, in the order of its phases. Their figures are the
+// settings' and the model's, in real time, since that is how it goes by.
+
+func startSentence(s *Settings) string {
+	return fmt.Sprintf("A database, a stub that answers after %s, the victim with %s: each is a process of its own, so that no figure comes out of a shared one.",
+		s.Delay, s.protections())
+}
+
+func baselineSentence(s *Settings) string {
+	return fmt.Sprintf("Baseline: /fast alone, which reads one row, at two rates for %v each, so that there is something to hold the load against.", s.baselineLength())
+}
+
+// loadSentence says what holds the workers, and for how long.
+func loadSentence(s *Settings, prediction queueing.Prediction) string {
+	begin := fmt.Sprintf("Load: %s/s to /fast and %s/s to /upstream for %v, and the stub answers after %s of scenario time. ",
+		formatFloat(s.realRate(s.FastRate).PerSecond()), formatFloat(s.realRate(s.UpstreamRate).PerSecond()), s.real(s.Duration), s.Delay)
+	p, _ := s.Profile.Profile() // Validate has resolved it
+	busy := int(prediction.Pool.MaxBusy.Nominal)
+	switch {
+	case p.Unbounded:
+		return begin + fmt.Sprintf("There is no pool: each request has a goroutine of its own, and up to %d should pile up.", busy)
+	case busy >= s.MaxWorkers:
+		return begin + fmt.Sprintf("%s: the model has all %d workers busy, and /fast, which needs a worker for a millisecond, waits behind them.", holds(p), s.MaxWorkers)
+	}
+	return begin + fmt.Sprintf("%s: the model has at most %d of %d workers busy, and the others stay free for /fast.", holds(p), busy, s.MaxWorkers)
+}
+
+// holds says what bounds the workers that the upstream holds.
+func holds(p profile.Profile) string {
+	switch {
+	case p.BreakerFailures > 0:
+		return fmt.Sprintf("After %d failures in a row the breaker lets no call by", p.BreakerFailures)
+	case p.Permits > 0 && p.Timeout > 0:
+		return fmt.Sprintf("At most %d calls at a time hold a worker, and none for longer than its timeout", p.Permits)
+	case p.Permits > 0:
+		return fmt.Sprintf("At most %d calls at a time hold a worker, however long they take", p.Permits)
+	case p.Timeout > 0:
+		return "No call holds its worker for longer than its timeout, however many there are"
+	case p.MaxQueue > 0:
+		return fmt.Sprintf("Nothing bounds the calls, and what finds %d queued is refused", p.MaxQueue)
+	}
+	return "Nothing bounds the calls, and each holds its worker until the stub answers"
+}
+
+func recoverySentence(s *Settings, prediction queueing.Prediction) string {
+	wait := s.real(s.RecoveryWait)
+	if prediction.NeverRecovers {
+		return fmt.Sprintf("Load off. By the model some workers are held for ever; this is watched for at most %v.", wait)
+	}
+	seconds := prediction.RecoverySeconds.Nominal
+	after := s.real(time.Duration(seconds * float64(time.Second))).Round(100 * time.Millisecond)
+	if seconds < 10 {
+		return fmt.Sprintf("Load off. Nothing much is left to do: by the model the pool is idle after %v.", after)
+	}
+	return fmt.Sprintf("Load off, and the victim is as busy as before: it works on what is queued, though those clients have gone. By the model the pool is idle after %v; it is watched for at most %v.", after, wait)
+}
+
+// protections are the profile in words.
+func (s *Settings) protections() string {
+	p, _ := s.Profile.Profile() // Validate has resolved it
+	return "profile " + p.Name + " (" + p.Summary + ")"
+}
