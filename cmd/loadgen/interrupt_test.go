@@ -88,8 +88,8 @@ func TestASignalAtAnyMoment(t *testing.T) {
 			}
 		})
 	}
-	if interrupted < 5 {
-		t.Errorf("%d of %d signals came during a run", interrupted, moments)
+	if interrupted == 0 {
+		t.Errorf("none of %d signals came during a run", moments)
 	}
 }
 
@@ -108,7 +108,8 @@ func checkOutputsOf(t *testing.T, dir string, code int) {
 	case code == -1 && len(names) == 0:
 		return // the signal came before the program was there to take it
 	case code != cli.ExitInterrupted && code != cli.ExitOK:
-		t.Fatalf("exit code %d, files %v", code, names)
+		l, err := result.ReadLoad(filepath.Join(dir, "load.json"))
+		t.Fatalf("exit code %d, files %v, validity %+v, %v", code, names, l.Validity, err)
 	case !slices.Equal(names, slices.Sorted(slices.Values(everyOutput))):
 		t.Fatalf("exit code %d, files %v", code, names)
 	}
