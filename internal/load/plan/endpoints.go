@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+
+	"chokepoint/internal/load/threshold"
 )
 
 // urlEndpoint is the name of the endpoint that is given by its URL alone.
@@ -34,6 +37,7 @@ func (b *builder) setEndpoints(urls []string) {
 		all = b.withURL(all, base, urls)
 	}
 	b.checkRate(all)
+	all = b.chosen(all)
 	for _, d := range all {
 		b.config.Endpoints = append(b.config.Endpoints, d.endpoint(&b.faults))
 	}
@@ -45,6 +49,27 @@ func (b *builder) setEndpoints(urls []string) {
 			b.faults.add(all[i].at, fmt.Errorf("endpoint %s: rate is missing; give rate=20/s, or -rate 20/s with a URL", e.Name))
 		}
 	}
+}
+
+// chosen are the endpoints that -only names, and with them the thresholds that are
+// of one of them or of all together; without -only it is everything.
+func (b *builder) chosen(all []description) []description {
+	for _, d := range all {
+		b.names = append(b.names, d.name())
+	}
+	if b.flags.only == nil {
+		return all
+	}
+	for _, name := range b.flags.only {
+		if !slices.Contains(b.names, name) {
+			b.faults.add("", fmt.Errorf("-only %q: there is no such endpoint, only %s", name, strings.Join(b.names, ", ")))
+		}
+	}
+	b.flags.thresholds = slices.DeleteFunc(b.flags.thresholds, func(t threshold.Threshold) bool {
+		of := t.Endpoint()
+		return slices.Contains(b.names, of) && !slices.Contains(b.flags.only, of)
+	})
+	return slices.DeleteFunc(all, func(d description) bool { return !slices.Contains(b.flags.only, d.name()) })
 }
 
 // leaveOut takes out of the file what contradicts the flags.

@@ -137,6 +137,7 @@ func TestFaultsOfACommandLine(t *testing.T) {
 		{"several of -endpoint", []string{"-endpoint", "name", "-endpoint", "name=a,rat=3"},
 			"-endpoint: \"name\" is not key=value; " + commaHint + "\n-endpoint: unknown key \"rat\"; did you mean rate? (" + commaHint + ")"},
 		{"a count of several", []string{"-plan", plan, "-n", "5"}, "count 5: it is of one endpoint, and there are 2; give -duration"},
+		{"-only of nobody", []string{"-only", "b", "-endpoint", "name=a,url=http://a/,rate=1"}, `-only "b": there is no such endpoint, only a`},
 		{"a count of poisson arrivals", []string{"-n", "5", "-rate", "1", "-arrivals", "poisson", "http://a/"}, "count 5: of poisson arrivals only the mean is known before; give -duration"},
 		{"a count of a ramp", []string{"-n", "5", "-arrivals", "ramp:0..1", "http://a/"}, "count 5: ramp arrivals have a count of their own; leave it out"},
 		{"a count of a closed model", []string{"-n", "5", "-closed", "1", "http://a/"}, "count 5: a closed model sends as many as are answered; give -duration"},

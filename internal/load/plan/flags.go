@@ -20,6 +20,7 @@ import (
 const (
 	flagPlan        = "plan"
 	flagEndpoint    = "endpoint"
+	flagOnly        = "only"
 	flagRate        = "rate"
 	flagDuration    = "duration"
 	flagCount       = "count"
@@ -40,7 +41,7 @@ const (
 // Groups are the flags of a plan by purpose, for -h.
 func Groups() []cli.Group {
 	return []cli.Group{
-		{Title: "What is sent", Flags: []string{flagPlan, flagEndpoint, "method", "header", "body", "rows", "phase"}},
+		{Title: "What is sent", Flags: []string{flagPlan, flagEndpoint, flagOnly, "method", "header", "body", "rows", "phase"}},
 		{Title: "When it is sent", Flags: []string{flagRate, flagDuration, flagCount, flagArrivals, "seed", "warmup", "start-at", flagClosed, flagQuantum}},
 		{Title: "How it is waited for", Flags: []string{"timeout", "workers", "graceful-stop", flagMaxLag, "engine", "loops"}},
 		{Title: "Connections", Flags: []string{flagInsecure, flagCACert, flagCert, flagKey, "server-name", "connect-to", "resolve", "source", flagKeepAlive, flagMaxAge, flagMaxRequests}},
@@ -56,6 +57,7 @@ type Flags struct {
 	count      int
 	every      description   // of every endpoint: -timeout, -header, ...
 	endpoints  []description // of -endpoint
+	only       []string      // the endpoints that are sent to; nil is all
 	syntax     Faults        // of -endpoint
 	thresholds []threshold.Threshold
 	keepAlive  bool
@@ -152,6 +154,10 @@ func (f *Flags) addRequests() {
 			return nil
 		}
 		f.endpoints = append(f.endpoints, d)
+		return nil
+	})
+	f.fs.Func(flagOnly, "of the plan's endpoints send to these `names` alone, with commas between them", func(s string) error {
+		f.only = strings.Split(s, ",")
 		return nil
 	})
 	usages := map[string]string{

@@ -37,6 +37,7 @@ type builder struct {
 	file   document
 	given  map[string]bool // the flags that were set, not by the file
 	config engine.Config
+	names  []string // of all endpoints, also those that -only leaves out
 	faults Faults
 }
 
@@ -132,7 +133,7 @@ func (b *builder) validate() {
 	for i, e := range b.config.Endpoints {
 		names[i] = e.Name
 	}
-	if err := b.recorded(names); err != nil {
+	if err := b.recorded(b.names); err != nil {
 		b.faults.add(b.file.place(flagArrivals), err)
 	}
 	if err := threshold.CheckEndpoints(b.flags.thresholds, names); err != nil {
