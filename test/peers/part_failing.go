@@ -50,7 +50,7 @@ func (s scope) fasthttp() part {
 	goroutines := loadgen + " -engine goroutines"
 	l := load{rate: rate, duration: s.window, connections: 200, timeout: s.timeout, flags: []string{"-engine", "goroutines"}}
 	return part{
-		name: "fasthttp", title: fmt.Sprintf("The engine of goroutines on fasthttp, %d/s for %v", rate, s.window),
+		name: "fasthttp", title: fmt.Sprintf("The engine of goroutines, %d/s for %v", rate, s.window),
 		cells: []cell{{label: goroutines, tool: loadgen, load: l}},
 		columns: []column{
 			number("arrived %", "%.2f", arrivedPercent), number("error p50 ms", "%.3f", errorP50), number("error p99 ms", "%.3f", errorP99),

@@ -8,9 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"chokepoint/internal/load/ledger"
+	"chokepoint/internal/load/wire"
 )
 
 // Causes, the keys of result.Endpoint.Causes.
@@ -67,14 +66,13 @@ func unreachable(err error) bool {
 	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.ETIMEDOUT)
 }
 
-// transportFailure classifies the error of a request on an open connection, from
-// what fasthttp made of it and from the connection's own last error.
+// transportFailure classifies the error of a request on an open connection; raw is
+// the socket's own last error, which TLS does not always pass on.
 func transportFailure(err, raw error) ledger.Answer {
-	var header *fasthttp.ErrSmallBuffer
 	var cause string
 	switch {
-	case errors.Is(err, fasthttp.ErrBodyTooLarge), errors.As(err, &header):
-		cause = CauseOversized
+	case errors.Is(err, wire.ErrMalformed), errors.Is(err, wire.ErrOversized):
+		cause = refusal(err)
 	case errors.Is(raw, os.ErrDeadlineExceeded):
 		return ledger.Answer{Outcome: ledger.Timeout, Cause: CauseResponse}
 	case raw != nil:
@@ -82,10 +80,18 @@ func transportFailure(err, raw error) ledger.Answer {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		cause = CauseEOF
 	default:
-		// The bytes came; fasthttp's parser refused them.
+		// The bytes came, and TLS refused them.
 		cause = CauseMalformed
 	}
 	return ledger.Answer{Outcome: ledger.TransportError, Cause: cause}
+}
+
+// refusal is the cause of an answer that wire refuses.
+func refusal(err error) string {
+	if errors.Is(err, wire.ErrOversized) {
+		return CauseOversized
+	}
+	return CauseMalformed
 }
 
 // lost is the cause of an error that ended a connection.

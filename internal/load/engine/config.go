@@ -250,10 +250,14 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// validateStart says why the start can no longer be had.
+// validateStart says why the start cannot be had, or no longer.
 func (c Config) validateStart() error {
 	switch ahead := time.Until(c.StartAt); {
-	case c.StartAt.IsZero() || ahead >= c.Warmup:
+	case c.StartAt.IsZero():
+		return nil
+	case ahead > maxDuration:
+		return fmt.Errorf("start at %s is more than %v ahead; give an earlier time", c.StartAt.Format(time.RFC3339Nano), maxDuration)
+	case ahead >= c.Warmup:
 		return nil
 	case ahead < 0:
 		return fmt.Errorf("start at %s is in the past; give a later time", c.StartAt.Format(time.RFC3339Nano))

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -109,6 +110,18 @@ func behaviours() []behaviour {
 		{name: "negative length", answer: write("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), want: transport(CauseMalformed), dials: 3},
 		{name: "bad chunk size", answer: write(chunked + "zz\r\n\r\n"), want: transport(CauseMalformed), dials: 3, notHead: true},
 		{name: "chunk longer than its size", answer: write(chunked + "2\r\nokay\r\n0\r\n\r\n"), want: transport(CauseMalformed), dials: 3, notHead: true},
+		{name: "length and chunks", answer: write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"), want: transport(CauseMalformed), dials: 3},
+		{name: "space before the colon", answer: write("HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok"), want: transport(CauseMalformed), dials: 3},
+		{name: "continued line", answer: write("HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 2\r\n\r\nok"), want: transport(CauseMalformed), dials: 3},
+		{name: "status 000", answer: write("HTTP/1.1 000 Nothing\r\nContent-Length: 2\r\n\r\nok"), want: transport(CauseMalformed), dials: 3},
+		{name: "lone line feeds", answer: write("HTTP/1.1 200 OK\nContent-Length: 2\n\nok"), want: status(200), dials: 1, notHead: true},
+		{name: "chunks of another coding", answer: write("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"), want: status(200), dials: 1, notHead: true},
+		{name: "HTTP/0.9", answer: write("it works"), want: transport(CauseMalformed), dials: 3},
+		{name: "HTTP/2", answer: write("\x00\x00\x12\x04\x00\x00\x00\x00\x00"), want: transport(CauseMalformed), dials: 3},
+		{name: "empty line before the answer", answer: write("\r\n" + okAnswer), want: transport(CauseMalformed), dials: 3},
+		{name: "chunk of no end", answer: write(chunked + "ffffffffffffffffff\r\n"), want: transport(CauseOversized), dials: 3, notHead: true},
+		{name: "extension of no end", answer: write(chunked + "2;" + strings.Repeat("x", headerLimit)), want: transport(CauseOversized), dials: 3, notHead: true},
+		{name: "interim answers without an end", answer: write(strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 1000)), want: transport(CauseOversized), dials: 3},
 		{name: "oversized body", answer: write(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", MaxBody+1)),
 			want: transport(CauseOversized), dials: 3, notHead: true},
 		{name: "oversized header", answer: write("HTTP/1.1 200 OK\r\nX-Long: " + strings.Repeat("x", headerLimit)),
@@ -396,4 +409,32 @@ func stoppedAfter(t *testing.T, c Config, arrived <-chan struct{}) *Report {
 	}
 	balanced(t, r)
 	return r
+}
+
+func TestAnAnswerWithoutAnEndEndsAtItsDeadline(t *testing.T) {
+	// One byte of body in 8 KB of chunk: within every bound for a hundred gigabytes. A
+	// server without a CPU of its own is at times too slow to keep a loop busy.
+	chunk := []byte("1;" + strings.Repeat("x", headerLimit-8) + "\r\nx\r\n")
+	flood := slices.Repeat(chunk, 100)
+	withEachEngine(t, func(t *testing.T, _ Kind, client newClient) {
+		p := newPeer(t, func(conn *net.TCPConn, _ string) bool {
+			_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			for range 100_000 {
+				if err != nil {
+					break
+				}
+				_, err = conn.Write(flood)
+			}
+			return false
+		})
+		do, _ := client(t, p.url(), "GET")
+		due := time.Now()
+		x := do(0, due.Add(200*time.Millisecond))
+		if want := (ledger.Answer{Outcome: ledger.Timeout, Cause: CauseResponse}); x.Answer != want {
+			t.Errorf("got %+v, want %+v", x.Answer, want)
+		}
+		if waited := x.Done.Sub(due); waited > 2*time.Second {
+			t.Errorf("gave up after %v", waited)
+		}
+	})
 }

@@ -1,14 +1,12 @@
 package engine
 
 import (
-	"errors"
 	"io"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"chokepoint/internal/load/ledger"
-	"chokepoint/internal/load/wire"
 )
 
 // closing are the events after which no further answer can come.
@@ -296,17 +294,15 @@ func (l *loop) receive(i int32, last bool) {
 		case n < len(l.buffer) && !last:
 			return // that was all; more is another event
 		}
-		// A long answer does not keep the others waiting.
+		// An answer that does not end keeps no other from being sent, and nothing from
+		// its deadline.
+		generation := s.generation
 		l.dispatch()
+		l.expire()
+		if s.generation != generation {
+			return
+		}
 	}
-}
-
-// refusal is the cause of an answer that wire refuses.
-func refusal(err error) string {
-	if errors.Is(err, wire.ErrOversized) {
-		return CauseOversized
-	}
-	return CauseMalformed
 }
 
 // ended is the end of the stream: of the answer too, or in the middle of it.

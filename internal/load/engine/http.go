@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"chokepoint/internal/load/ledger"
 	"chokepoint/internal/load/wire"
 )
@@ -23,7 +21,7 @@ const (
 	// transport_error with the cause "oversized".
 	MaxBody = wire.MaxBody
 	// headerLimit is the largest header of an answer, and the size of a
-	// connection's read buffer.
+	// connection's buffer, which its answers are read through.
 	headerLimit = wire.MaxHeader
 	// maxErrorBody is the largest body that is looked into for an "error" field,
 	// and maxErrorText what is kept of the field.
@@ -31,12 +29,11 @@ const (
 	maxErrorText = 64
 )
 
-// HTTP sends HTTP/1.1 requests on connections of its own and reads the answers
-// with fasthttp's response reader. The requests are those of the loop, byte for
-// byte: fasthttp's writer would reorder and rename header fields, and leaves out
-// the body of a GET.
+// HTTP sends HTTP/1.1 requests on connections of its own. The requests are those
+// of the loop, byte for byte, and the answers are read by the same reader, so that
+// an answer means the same on both.
 //
-// fasthttp's HostClient is left out, for what it hides: it repeats GET, HEAD and
+// A client library is left out, for what it hides: fasthttp's repeats GET, HEAD and
 // PUT up to five times, fails at 512 connections, reports an RST as EOF, and
 // counts a deadline from the call instead of from the due time. Here a request is
 // written once, on an idle connection or a new one, whatever comes of it.
@@ -128,12 +125,15 @@ func (h *HTTP) Close() { h.Interrupt() }
 
 // client is what one worker needs to send, made before the load starts.
 type client struct {
-	http     *HTTP
-	target   *endpointTarget
-	request  *template
-	response fasthttp.Response
+	http    *HTTP
+	target  *endpointTarget
+	request *template
+	reader  wire.Reader // of the answer
 	// halfSent says that the last request was answered before it had been written.
 	halfSent bool
+	// beyond says that bytes came after the last answer. They belong to none, and
+	// would be taken for the next one's.
+	beyond bool
 }
 
 // do implements Client.
@@ -150,7 +150,7 @@ func (c *client) do(index int, deadline time.Time) Exchange {
 	}
 	switch {
 	case conn == nil:
-	case answered && c.reusable(conn) && !c.http.connections.spent(x.Done.Sub(conn.opened), conn.carried):
+	case answered && c.reusable() && !c.http.connections.spent(x.Done.Sub(conn.opened), conn.carried):
 		c.target.putIdle(conn, x.Done)
 	default:
 		c.http.close(conn)
@@ -158,8 +158,8 @@ func (c *client) do(index int, deadline time.Time) Exchange {
 	for _, conn := range stale {
 		c.http.close(conn)
 	}
-	// The body goes back to a pool: it must not be held until the next request.
-	c.response.Reset()
+	// A long error body must not be held until the next request.
+	c.reader.Reset(false)
 	return x
 }
 
@@ -179,15 +179,15 @@ func (c *client) exchange(conn *connection, index int, began, deadline time.Time
 		}
 	}
 	err := c.roundTrip(conn, index, deadline)
-	if err != nil && !conn.heard && isAlert(conn.failure) {
+	if err != nil && !conn.heard && isAlert(err) {
 		// In TLS 1.3 the client is through with the handshake before the server has
 		// seen its certificate.
-		return conn, connectFailure(&handshakeError{error: conn.failure}, deadline)
+		return conn, connectFailure(&handshakeError{error: err}, deadline)
 	}
 	if err != nil {
 		return conn, transportFailure(err, conn.socket.failure())
 	}
-	return conn, answered(c.response.StatusCode(), c.response.Body())
+	return conn, answered(c.reader.Status(), c.reader.ErrorBody())
 }
 
 // roundTrip writes the request and reads the answer, both until deadline.
@@ -198,7 +198,6 @@ func (c *client) roundTrip(conn *connection, index int, deadline time.Time) erro
 	conn.carried++
 	conn.socket.readErr, conn.socket.writeErr = nil, nil
 	c.halfSent = false
-	c.response.SkipBody = c.target.head
 	buffer := c.http.texts.Get().(*[]byte)
 	text, rest := c.request.render((*buffer)[:0], index)
 	*buffer = text
@@ -209,8 +208,7 @@ func (c *client) roundTrip(conn *connection, index int, deadline time.Time) erro
 	_, unsent := conn.Write(text)
 	c.http.texts.Put(buffer)
 	// The server may have answered before it closed the connection.
-	err := c.response.ReadLimitBody(conn.reader, MaxBody)
-	return c.settle(conn, err, unsent)
+	return c.settle(conn, c.receive(conn), unsent)
 }
 
 // roundTripAtOnce writes a long request and reads the answer meanwhile: a server
@@ -224,11 +222,32 @@ func (c *client) roundTripAtOnce(conn *connection, text, rest []byte) error {
 		}
 		written <- err
 	}()
-	err := c.response.ReadLimitBody(conn.reader, MaxBody)
+	err := c.receive(conn)
 	// A write that the kernel has taken whole is no longer under way; one that waits
 	// for the server ends here, and the connection with it.
 	conn.socket.SetWriteDeadline(time.Unix(1, 0))
 	return c.settle(conn, err, <-written)
+}
+
+// receive reads the answer.
+func (c *client) receive(conn *connection) error {
+	c.reader.Reset(c.target.head)
+	c.beyond = false
+	for {
+		n, unread := conn.Read(conn.buffer)
+		used, done, err := c.reader.Feed(conn.buffer[:n])
+		switch {
+		case err != nil:
+			return err
+		case done:
+			c.beyond = used < n
+			return nil
+		case unread == io.EOF:
+			return c.reader.End()
+		case unread != nil:
+			return unread
+		}
+	}
 }
 
 // settle is the error of an exchange, from those of its read and its write.
@@ -245,9 +264,5 @@ func (c *client) settle(conn *connection, unread, unsent error) error {
 	return nil
 }
 
-// reusable says whether another request may follow on the connection. Bytes
-// beyond the answer belong to none and would be taken for the next one's.
-func (c *client) reusable(conn *connection) bool {
-	return !c.halfSent && !c.response.ConnectionClose() && conn.reader.Buffered() == 0 &&
-		c.response.StatusCode() != http.StatusSwitchingProtocols
-}
+// reusable says whether another request may follow on the connection.
+func (c *client) reusable() bool { return c.reader.Reusable() && !c.halfSent && !c.beyond }

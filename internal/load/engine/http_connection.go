@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"net"
@@ -19,8 +18,8 @@ const maxIdle = 4 * time.Second
 // request is sent on a new one.
 const maxRetired = 4
 
-// socket is a TCP connection that remembers its last errors, since neither fasthttp
-// nor TLS always pass them on. A read and a write may be under way at once.
+// socket is a TCP connection that remembers its last errors, since TLS does not
+// always pass them on. A read and a write may be under way at once.
 type socket struct {
 	net.Conn
 	readErr, writeErr error
@@ -56,9 +55,8 @@ func (s *socket) Write(p []byte) (int, error) {
 type connection struct {
 	net.Conn // what is spoken on: the socket, or TLS over it
 	socket   *socket
-	reader   *bufio.Reader
-	heard    bool  // anything from the server
-	failure  error // of the last failed read, since fasthttp does not always pass it on
+	buffer   []byte // that answers are read through
+	heard    bool   // anything from the server
 	opened   time.Time
 	lastUsed time.Time
 	carried  int // requests
@@ -67,9 +65,6 @@ type connection struct {
 func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.heard = c.heard || n > 0
-	if err != nil {
-		c.failure = err
-	}
 	return n, err
 }
 
@@ -125,7 +120,7 @@ func (t *endpointTarget) putIdle(conn *connection, now time.Time) {
 
 // dial opens a connection until deadline, with TLS if the target has it.
 //
-// fasthttp's dialer is left out too: it queues dials beyond a thousand, and goes
+// fasthttp's dialer is left out: it queues dials beyond a thousand, and goes
 // on dialling behind the back of a caller that has given up.
 func (h *HTTP) dial(t *endpointTarget, deadline time.Time) (*connection, error) {
 	ctx, cancel := context.WithDeadline(h.ctx, deadline)
@@ -152,7 +147,7 @@ func (h *HTTP) dial(t *endpointTarget, deadline time.Time) (*connection, error) 
 			return nil, err
 		}
 	}
-	conn.reader = bufio.NewReaderSize(conn, headerLimit)
+	conn.buffer = make([]byte, headerLimit)
 	return conn, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -97,15 +98,17 @@ func playShards(t *testing.T, c Config, of int) []*Report {
 	return reports
 }
 
-// TestAStartThatHasPassed: names may take long to resolve. Late arrivals would be
+// TestAStartThatCannotBeHad: names may take long to resolve. Late arrivals would be
 // sent in a burst.
-func TestAStartThatHasPassed(t *testing.T) {
+func TestAStartThatCannotBeHad(t *testing.T) {
 	withEachEngine(t, func(t *testing.T, kind Kind, _ newClient) {
 		for _, tt := range []struct {
 			ahead, warmup time.Duration
 			want          string
 		}{
 			{-time.Millisecond, 0, "is in the past; give a later time"},
+			{maxDuration + time.Hour, 0, "is more than 720h0m0s ahead; give an earlier time"},
+			{math.MaxInt64, 0, "is more than 720h0m0s ahead"},
 			{time.Minute, time.Hour, "leaves no time for a warm-up of 1h0m0s"},
 			{time.Minute, time.Second, ""},
 		} {

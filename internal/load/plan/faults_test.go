@@ -52,6 +52,7 @@ endpoints:
 `, `P:2: endpoint a: URL "ftp://a/" must start with http:// or https://
 P:3: endpoint b: URL "http:///x" has no host
 P:4: endpoint name "a b": use letters, digits, _ and - only`},
+		{"a start that is no time", "url: http://a/\nrate: 1\nstart-at: yesterday\n", `P:3: start-at "yesterday": not a time such as 2026-01-31T15:04:05Z`},
 		{"two of a name", "endpoints:\n- {name: a, url: http://a/, rate: 1}\n- {name: a, url: http://a/, rate: 1}\n",
 			`P:3: two endpoints are named "a"; give each its own name`},
 		{"no rate", "endpoints:\n- {name: a, url: http://a/}\n", "P:2: endpoint a: rate is missing; give rate=20/s, or -rate 20/s with a URL"},

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -126,8 +127,10 @@ func (f *Flags) addLoad() {
 	f.fs.Uint64Var(&c.Seed, "seed", 1, "`number` that poisson arrivals are drawn from")
 	f.duration(&c.Warmup, "warmup", "load for this `duration` before the window, which is in no figure")
 	f.fs.Func("start-at", "the first arrival is at this RFC 3339 `time` (default: at once)", func(s string) (err error) {
-		c.StartAt, err = time.Parse(time.RFC3339Nano, s)
-		return err
+		if c.StartAt, err = time.Parse(time.RFC3339Nano, s); err != nil {
+			return errors.New("not a time such as 2026-01-31T15:04:05Z")
+		}
+		return nil
 	})
 	f.number(&c.Closed, flagClosed, "closed model, a control: `N` workers that each send when they are answered")
 	f.duration(&c.Quantum, flagQuantum, "send at multiples of this `duration` only: less CPU, more lag")

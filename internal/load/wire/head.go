@@ -249,7 +249,12 @@ func (r *Reader) endHead() error {
 	}
 	if r.status < http.StatusOK && r.status != http.StatusSwitchingProtocols {
 		// An interim answer, such as 100 Continue; the answer proper follows.
+		interim := r.interim + 1
+		if interim > MaxInterim {
+			return errInterim
+		}
 		r.Reset(r.head)
+		r.interim = interim
 		return nil
 	}
 	r.reusable = !r.close && (!r.old || r.keep) && r.status != http.StatusSwitchingProtocols

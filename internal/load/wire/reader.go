@@ -20,6 +20,9 @@ const (
 	// MaxHeader is the largest status line and header, the largest trailer, and
 	// the largest line before a chunk, in bytes.
 	MaxHeader = 8 << 10
+	// MaxInterim is how many interim answers, such as 100 Continue, may come before
+	// the answer. A server could send them without an end.
+	MaxInterim = 16
 	// MaxBody is the largest body, in bytes.
 	MaxBody = 16 << 20
 	// MaxErrorBody is how much is kept of the body of an answer with a status of
@@ -45,6 +48,7 @@ var (
 	errChunk      = fmt.Errorf("%w: a chunk", ErrMalformed)
 
 	errLongHeader = fmt.Errorf("%w: over %d bytes of header", ErrOversized, MaxHeader)
+	errInterim    = fmt.Errorf("%w: over %d interim answers", ErrOversized, MaxInterim)
 	errLongBody   = fmt.Errorf("%w: over %d bytes of body", ErrOversized, MaxBody)
 )
 
@@ -103,6 +107,7 @@ type Reader struct {
 	sized    bool // a Content-Length was given
 	reusable bool
 	gap      bool  // whitespace since the token's last byte
+	interim  uint8 // answers before this one
 	length   uint8 // of token; longestToken+1 if it is longer
 	token    [longestToken]byte
 	digits   uint8  // read of the status line, or of a chunk's size

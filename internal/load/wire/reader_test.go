@@ -194,6 +194,7 @@ func TestRefused(t *testing.T) {
 		{"oversized name", head + strings.Repeat("x", MaxHeader), ErrOversized},
 		{"oversized reason", "HTTP/1.1 200 " + strings.Repeat("x", MaxHeader), ErrOversized},
 		{"oversized extension", chunked + "2;" + strings.Repeat("x", MaxHeader), ErrOversized},
+		{"interim answers without an end", strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", MaxInterim+1), ErrOversized},
 		{"oversized trailer", chunked + "0\r\nX: " + strings.Repeat("x", MaxHeader), ErrOversized},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -224,6 +225,16 @@ func TestTheHeaderLimitIsOfEveryHead(t *testing.T) {
 	}
 	if got := read(&r, false, strings.Replace(head, "X:", "XX:", 1)); got.Err != errLongHeader {
 		t.Errorf("one byte more: %+v", got)
+	}
+}
+
+func TestAsManyInterimAnswersAsMayBe(t *testing.T) {
+	var r Reader
+	for range 2 { // the count is of each answer
+		got := read(&r, false, strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", MaxInterim)+"HTTP/1.1 204 No Content\r\n\r\n")
+		if !got.Done || got.Status != 204 {
+			t.Errorf("got %+v", got)
+		}
 	}
 }
 
