@@ -16,10 +16,9 @@ const (
 )
 
 // begin gives an arrival that has fallen due to a free slot, which sends it; if
-// there is none the arrival is dropped.
-func (l *loop) begin(of int32, j job) {
+// there is none the arrival is dropped. It begins now, at began.
+func (l *loop) begin(of int32, j job, began time.Duration) {
 	lane := &l.lanes[of]
-	began := l.now()
 	i := l.take(lane, began)
 	lane.tally.schedule(j, i != none)
 	if i != none {

@@ -266,7 +266,8 @@ func (l *loop) dispatch() {
 		return
 	}
 	for range maxBurst {
-		if l.next.leaves > l.now() {
+		now := l.now()
+		if l.next.leaves > now {
 			return
 		}
 		free := l.lanes[l.next.From].free > 0
@@ -274,7 +275,7 @@ func (l *loop) dispatch() {
 			return // the next turn does not wait
 		}
 		l.looked = l.looked && !free
-		l.begin(int32(l.next.From), job{index: l.next.Index, due: l.next.Due})
+		l.begin(int32(l.next.From), job{index: l.next.Index, due: l.next.Due}, now)
 		l.draw()
 	}
 }

@@ -41,7 +41,7 @@ func (l *loop) do(index int, deadline time.Time) Exchange {
 	l.turn(0) // as after any time of waiting
 	j := job{index: index, due: l.now()}
 	l.lanes[0].timeout = deadline.Sub(l.start.Add(j.due))
-	l.begin(0, j)
+	l.begin(0, j, l.now())
 	for l.busy > 0 {
 		l.turn(l.idleTime())
 	}
@@ -74,7 +74,7 @@ func TestTheLoopUsesTheConnectionThatWasUsedLast(t *testing.T) {
 	l := loopAlone(t, p.url(), "GET")
 	l.lanes[0].timeout = time.Minute
 	for i := range 3 { // at once, so on three connections
-		l.begin(0, job{index: i, due: l.now()})
+		l.begin(0, job{index: i, due: l.now()}, l.now())
 	}
 	for l.busy > 0 {
 		l.turn(l.idleTime())
@@ -142,13 +142,13 @@ func TestEventsOfAClosedConnectionAreNotForTheNextOne(t *testing.T) {
 	p := newPeer(t, write("")) // never answers
 	l := loopAlone(t, p.url(), "GET")
 	l.lanes[0].timeout = time.Minute
-	l.begin(0, job{index: 0, due: l.now()})
+	l.begin(0, job{index: 0, due: l.now()}, l.now())
 	for l.slots[0].phase != awaiting {
 		l.turn(time.Second)
 	}
 	stale := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLHUP, Fd: 0, Pad: int32(l.slots[0].generation)}
 	l.broken(0, CauseOther)
-	l.begin(0, job{index: 1, due: l.now()})
+	l.begin(0, job{index: 1, due: l.now()}, l.now())
 	if l.handle(stale); l.busy != 1 || l.slots[0].phase == empty {
 		t.Errorf("%d requests in flight, want 1", l.busy)
 	}
@@ -224,7 +224,7 @@ func TestTheLoopAllocatesNothingForARequest(t *testing.T) {
 	l.lanes[0].tally.requests = nil
 	l.lanes[0].timeout = time.Minute
 	exchange := func() {
-		l.begin(0, job{due: l.now()})
+		l.begin(0, job{due: l.now()}, l.now())
 		for l.busy > 0 {
 			l.turn(l.idleTime())
 		}
