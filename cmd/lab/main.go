@@ -21,6 +21,7 @@ const usage = `Usage: lab COMMAND [flags]
   lab run exhaustion      one run: a slow upstream against a shared worker pool
   lab compare exhaustion  alternated runs of several profiles, and their comparison
   lab report FOLDER...    render the report of a results folder anew
+  lab size                a timeout and permits for an upstream, with the reason for each
   lab dump SOURCE...      who stands where in dumps of Go or Java, and waits for what
   lab profiles            what protects the victim, by name
   lab version             print the version
@@ -70,6 +71,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 		return compareProfiles(ctx, rest, stdout, stderr)
 	case "report":
 		return renderReports(rest, stdout, stderr)
+	case "size":
+		return chooseSize(ctx, rest, stdout, stderr)
 	case "dump":
 		return readDumps(ctx, rest, stdout)
 	case "profiles":

@@ -28,6 +28,7 @@ var wings = []string{"internal/load", "internal/service", "internal/evidence", "
 var crossings = []struct{ from, to, reason string }{
 	{"internal/service/victim", "internal/evidence/goroutines", "the victim captures its own dumps"},
 	{"internal/evidence/report", "internal/load/latency", "a report reads the interval log"},
+	{"internal/evidence/sizing", "internal/load/latency", "a size is taken from the interval log of a measured upstream"},
 	{"internal/lab", "internal/evidence", "the lab predicts, parses dumps and renders reports"},
 }
 

@@ -177,10 +177,66 @@ func checkBinomial(t *testing.T, got, n int, p float64, format string, args ...a
 	}
 }
 
-func TestMedianOfAConstantIsTheConstant(t *testing.T) {
-	d, err := Parse("30s")
-	if err != nil || d.Median() != 30*time.Second {
-		t.Errorf("median %v, %v; want 30s", d.Median(), err)
+func TestQuantile(t *testing.T) {
+	file := writeFile(t, "4ms\n1ms\n3ms\n2ms\n")
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		text string
+		q    float64
+		want time.Duration
+	}{
+		{"30s", 0, 30 * time.Second},
+		{"30s", 0.5, 30 * time.Second},
+		{"30s", 1, 30 * time.Second},
+		{"uniform:10ms..50ms", 0, 10 * ms},
+		{"uniform:10ms..50ms", 0.25, 20 * ms},
+		{"uniform:10ms..50ms", 1, 50 * ms},
+		{"lognormal:p50=80ms,p99=400ms", 0, 0},
+		{"lognormal:p50=80ms,p99=400ms", 0.5, 80 * ms},
+		{"lognormal:p50=80ms,p99=400ms", 0.99, 400 * ms},
+		{"lognormal:p50=80ms,p99=400ms", 1, Max},
+		{"lognormal:p50=80ms,p99=80ms", 1, 80 * ms},
+		// Nearest rank: the smallest value that at least that share does not exceed.
+		{"file:" + file, 0, 1 * ms},
+		{"file:" + file, 0.25, 1 * ms},
+		{"file:" + file, 0.26, 2 * ms},
+		{"file:" + file, 0.5, 2 * ms},
+		{"file:" + file, 1, 4 * ms},
+		// Out of range is the nearest end.
+		{"uniform:10ms..50ms", -1, 10 * ms},
+		{"file:" + file, 2, 4 * ms},
+	} {
+		d, err := Parse(tt.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Quantile(tt.q); (got - tt.want).Abs() > 10*time.Nanosecond {
+			t.Errorf("%s: quantile %v = %v, want %v", tt.text, tt.q, got, tt.want)
+		}
+	}
+	if got := (Delay{}).Quantile(0.5); got != 0 {
+		t.Errorf("no delay: median %v", got)
+	}
+}
+
+// TestDrawsFollowTheQuantiles: as many draws lie up to a quantile as it says.
+func TestDrawsFollowTheQuantiles(t *testing.T) {
+	const n = 20_000
+	for _, text := range []string{"uniform:10ms..50ms", "lognormal:p50=80ms,p99=400ms"} {
+		d, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn := samples(t, text, n)
+		for _, q := range []float64{0.1, 0.5, 0.9, 0.99, 0.999} {
+			bound, within := d.Quantile(q), 0
+			for _, v := range drawn {
+				if v <= bound {
+					within++
+				}
+			}
+			checkBinomial(t, within, n, q, "%s: draws up to the quantile %v", text, q)
+		}
 	}
 }
 

@@ -60,6 +60,11 @@ type Prediction struct {
 	// workers that are held for ever; such a case counts as the recovery wait.
 	RecoverySeconds Figure
 	NeverRecovers   bool
+	// FullSeconds is in scenario seconds from the start of the load until every
+	// worker is busy. Exhausted says that some case comes to that; one that does not
+	// counts as the end of the load.
+	FullSeconds Figure
+	Exhausted   bool
 	// StallArrivals is how many requests arrive in the longest stall that leaves a
 	// run valid, where the wait in the queue is bounded; else 0. What waits longer
 	// than the bound in such a stall leaves the queue all at once.
@@ -124,8 +129,15 @@ func Predict(cfg Config) (Prediction, error) {
 			p.StallArrivals += s.Rate.PerSecond() * cfg.scenario(mostStall).Seconds()
 		}
 	}
+	p.FullSeconds = figure(cases, func(t *tally) float64 {
+		if !t.full {
+			return cfg.Duration.Seconds()
+		}
+		return t.fullAt.Seconds()
+	})
 	for _, t := range cases {
 		p.NeverRecovers = p.NeverRecovers || t.stuck
+		p.Exhausted = p.Exhausted || t.full
 	}
 	for i, s := range cfg.Streams {
 		p.Endpoints[s.Name] = endpoint(&cfg, cases, i)

@@ -204,6 +204,20 @@ func TestExhaustion(t *testing.T) {
 }
 
 // k6's own row: what is in flight 30 s after the window is lost from its counts.
+// TestWhenThePoolIsFull: 200 workers at 20 calls a second that nobody gives back
+// are all busy after 10 s; where permits bound the calls they never are.
+func TestWhenThePoolIsFull(t *testing.T) {
+	if p := predict(t, exhaustion(t, "anti", 1)); !p.Exhausted || p.FullSeconds.Low < 9.5 || p.FullSeconds.High > 10.1 {
+		t.Errorf("anti: exhausted %v, after %+v s", p.Exhausted, p.FullSeconds)
+	}
+	if p := predict(t, exhaustion(t, "fixed", 1)); p.Exhausted || p.FullSeconds != (Figure{60, 60, 60}) {
+		t.Errorf("fixed: exhausted %v, after %+v s; want the end of the load", p.Exhausted, p.FullSeconds)
+	}
+	if p := predict(t, exhaustion(t, "unbounded", 1)); p.Exhausted {
+		t.Error("no pool is exhausted")
+	}
+}
+
 func TestGracefulStop(t *testing.T) {
 	for _, scale := range []float64{1, 0.05} {
 		cfg := exhaustion(t, "anti", scale)

@@ -270,6 +270,9 @@ func (s *simulation) enter(id int32, r *request) {
 		s.workers = max(s.workers, s.busy)
 		s.tally.maxBusy = max(s.tally.maxBusy, s.busy)
 		s.tally.maxWorkers = max(s.tally.maxWorkers, s.workers)
+		if !p.Unbounded && s.busy == s.cfg.PoolMax && !s.tally.full {
+			s.tally.full, s.tally.fullAt = true, s.now
+		}
 		if !s.work(id, r) {
 			s.release()
 		}

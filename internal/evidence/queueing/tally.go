@@ -14,6 +14,8 @@ type tally struct {
 	maxQueued  int
 	maxWorkers int
 	maxPermits int
+	full       bool          // every worker was busy at some time
+	fullAt     time.Duration // scenario time, from then on; 0 if they never were
 	idleSince  time.Duration // scenario time; the start if it was never busy
 	stuck      bool          // workers are held for ever
 }

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"chokepoint/internal/evidence/sizing"
+)
+
+func TestSizeRefuses(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing.hlog")
+	for _, test := range []struct {
+		name string
+		args string
+		want string
+	}{
+		{"nothing asked", "", "-latency is missing"},
+		{"no rate", "-latency 80ms", "-rate is missing"},
+		{"no distribution", "-latency soon -rate 20", `-latency: delay "soon"`},
+		{"no such log", "-latency " + missing + " -rate 20", "-latency: open " + missing},
+		{"an argument too many", "-latency 80ms -rate 20 more", `unexpected argument "more"`},
+		{"unknown arrivals", "-latency 80ms -rate 20 -arrivals often", `-arrivals "often"`},
+		{"a share over 1", "-latency 80ms -rate 20 -max-held 2", "max-held 2: want a share"},
+		{"nobody to harm", "-latency 80ms -rate 20 -other-rate 0 -validate", "-validate needs requests that share the pool"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), append([]string{"size"}, strings.Fields(test.args)...), &stdout, &stderr)
+		if text := stderr.String(); code != 2 || !strings.HasPrefix(text, "lab: "+test.want) || strings.Count(text, "\n") != 1 || stdout.Len() > 0 {
+			t.Errorf("%s: exit %d, stdout %q, stderr %q; want one line with %q", test.name, code, &stdout, text, test.want)
+		}
+	}
+}
+
+// TestSize: what is printed as text and as JSON is the same choice. A quick
+// upstream keeps the model small.
+func TestSize(t *testing.T) {
+	args := []string{"size", "-latency", "uniform:5ms..15ms", "-rate", "1200/m", "-max-workers", "40", "-arrivals", "constant"}
+	var text, encoded, stderr bytes.Buffer
+	if code := run(t.Context(), args, &text, &stderr); code != 0 || stderr.Len() > 0 {
+		t.Fatalf("exit %d: %s", code, &stderr)
+	}
+	if code := run(t.Context(), append(args, "-json"), &encoded, &stderr); code != 0 {
+		t.Fatalf("-json: exit %d: %s", code, &stderr)
+	}
+	var advice sizing.Advice
+	if err := json.Unmarshal(encoded.Bytes(), &advice); err != nil {
+		t.Fatal(err)
+	}
+	best := advice.Recommended
+	if advice.Schema != sizing.Schema || best == nil || best.TimeoutMS != 20 || best.Permits != 1 {
+		t.Fatalf("20/s, evenly, of 15 ms at most: recommended %+v; want one permit and 20ms", best)
+	}
+	if want := "recommended: -timeout 20ms -permits 1 -permit-wait 100ms\n"; !strings.Contains(text.String(), want) {
+		t.Errorf("no %q in:\n%s", want, &text)
+	}
+	if code := run(t.Context(), append(args, "-max-held", "0.01"), &text, &stderr); code != 99 {
+		t.Errorf("a goal that cannot be met: exit %d, want 99", code)
+	}
+}
