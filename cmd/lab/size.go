@@ -34,6 +34,7 @@ type sizeFlags struct {
 	scale                         float64
 	duration                      time.Duration
 	results, binDir, databaseText string
+	shown                         liveFlags
 }
 
 func (f *sizeFlags) bind(fs *flag.FlagSet) {
@@ -61,6 +62,7 @@ func (f *sizeFlags) bind(fs *flag.FlagSet) {
 	fs.Uint64Var(&q.Seed, "seed", 1, "seed of everything that is drawn")
 	fs.BoolVar(&f.asJSON, "json", false, "print the advice as JSON")
 	fs.BoolVar(&f.validate, "validate", false, "run the choice and two neighbours for real, and compare")
+	f.shown.bind(fs)
 	fs.Float64Var(&f.scale, "scale", 1, "`factor` on every duration of the runs, and divisor of every rate")
 	fs.DurationVar(&f.duration, "duration", 30*time.Second, "length of the healthy load of each run")
 	fs.StringVar(&f.results, "results", "results", "`folder` of the runs")
@@ -81,6 +83,9 @@ func (f *sizeFlags) complete(rest []string) error {
 		return fmt.Errorf("-arrivals %q: want constant or poisson", f.arrivals)
 	case f.validate && f.question.OtherRate == 0:
 		return errors.New("-validate needs requests that share the pool, to see whether they are harmed: -other-rate above 0")
+	}
+	if err := f.shown.validate(); err != nil {
+		return err
 	}
 	f.question.Poisson = f.arrivals == "poisson"
 	if f.databaseText == "" {
@@ -116,17 +121,16 @@ func chooseSize(ctx context.Context, args []string, stdout, stderr io.Writer) (i
 	case advice.Recommended == nil:
 		code = cli.ExitThreshold
 	case f.validate:
-		if code, err = f.validateSize(ctx, &advice, stdout, stderr); err != nil {
+		if code, err = f.validateSize(ctx, &advice, stderr); err != nil {
 			return code, err
 		}
 	}
 	return code, printResult(stdout, f.asJSON, advice, "", printAdvice)
 }
 
-// validateSize makes the runs and adds them to the advice. The advice is printed
-// before them, for they take minutes.
-func (f *sizeFlags) validateSize(ctx context.Context, advice *sizing.Advice, stdout, stderr io.Writer) (int, error) {
-	return withLab(ctx, f.results, stdout, stderr, func(l *lab.Lab) (int, error) {
+// validateSize makes the runs and adds them to the advice.
+func (f *sizeFlags) validateSize(ctx context.Context, advice *sizing.Advice, stderr io.Writer) (int, error) {
+	return withLab(ctx, f.results, f.shown, 2*len(advice.Neighbours()), stderr, func(l *lab.Lab) (int, error) {
 		if err := lab.KeepLatency(&f.question.Latency, f.results); err != nil {
 			return cli.ExitFailure, err
 		}
