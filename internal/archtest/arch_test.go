@@ -49,6 +49,7 @@ var owners = []struct{ dependency, owner, reason string }{
 	{"k8s.io", "deploy/k8s/check", "Kubernetes' modules are none of the programs'"},
 	{"sigs.k8s.io", "deploy/k8s/check", "Kubernetes' modules are none of the programs'"},
 	{"github.com/Shopify/toxiproxy", "internal/lab/toxiproxy", "the lab alone puts a proxy into the path"},
+	{"github.com/chromedp", "test/browser", "one place says how a page is looked at, and what it may not do"},
 	{"go.yaml.in/yaml", "internal/load/plan", "one place says what a key of a plan is, and on which line it is wrong"},
 }
 

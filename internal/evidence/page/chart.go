@@ -81,9 +81,9 @@ func Numbered(n int) Colour { return Colour(strconv.Itoa(n%colours + 1)) }
 type Style string
 
 const (
-	Line Style = "line"
-	Step Style = "step" // holds until the next x
-	Bars Style = "bars" // one for each x, from it to the next
+	Line  Style = "line"
+	Step  Style = "step"  // a value holds until the next x
+	Since Style = "since" // a value is that of the time since the x before
 )
 
 // Band shades a phase.

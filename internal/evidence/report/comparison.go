@@ -31,6 +31,7 @@ type comparisonFolder struct {
 	metrics   map[string]result.ComparedMetric
 	summaries []*result.Summary  // of Runs, by index; nil where unreadable
 	manifests []*result.Manifest // likewise
+	profiles  map[string]profileRuns
 }
 
 func readComparison(dir string) (comparisonFolder, error) {
@@ -54,6 +55,7 @@ func readComparison(dir string) (comparisonFolder, error) {
 		}
 		c.summaries, c.manifests = append(c.summaries, summary), append(c.manifests, manifest)
 	}
+	c.profiles = c.readProfiles()
 	return c, nil
 }
 
@@ -72,10 +74,18 @@ func comparisonDocument(c comparisonFolder) document {
 	if len(c.Metrics) == 0 {
 		d.add("Figures of the invalid runs", c.invalidBlocks()...)
 	} else {
+		if blocks := c.protectionBlocks(); blocks != nil {
+			d.add("What each profile does, and what it does not", blocks...)
+		}
 		d.add("Latency and failures", c.latencyBlocks()...)
-		d.add("Dumps", c.dumpBlocks()...)
-		d.add("Where the workers stood", c.whereBlocks()...)
+		d.add("Timeline", c.timelineBlocks()...)
 		d.add("Status codes and causes of errors", c.statusBlocks()...)
+		d.add("Where the workers stood", c.whereBlocks()...)
+		d.add("Dumps", c.dumpBlocks()...)
+		if blocks := c.waitBlocks(); blocks != nil {
+			d.add("Where the wait went", blocks...)
+		}
+		d.add("Percentiles", c.percentileBlocks()...)
 		d.add("Pool maxima", c.metricTable(metricColumns("pool.", "max_workers", "max_busy", "max_queued", "max_permits", "max_accept_queue", "abandoned_by_client")))
 		d.add("CPU and memory of the victim", c.metricTable(metricColumns("victim.", "cpu_percent_mean", "cpu_percent_max", "rss_bytes_max", "goroutines_max")))
 		d.add("Recovery", c.recoveryBlocks()...)

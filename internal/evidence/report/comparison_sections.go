@@ -33,8 +33,8 @@ func (c comparisonFolder) points() []string {
 }
 
 func (c comparisonFolder) latencyBlocks() []block {
-	all := c.endpointTable([]metricColumn{{"scheduled", "scheduled"}, {"p50", "p50_ms"}, {"p95", "p95_ms"}, {"p99", "p99_ms"},
-		{"failed", "failed_ratio"}, {"failed of the completed", "completed_failed_ratio"}})
+	all := c.endpointTable([]metricColumn{{"failed", "failed_ratio"}, {"p50", "p50_ms"}, {"p95", "p95_ms"}, {"p99", "p99_ms"},
+		{"scheduled", "scheduled"}, {"failed of the completed", "completed_failed_ratio"}})
 	ends := c.endpointTable([]metricColumn{{"ok", "ok"}, {"http_error", "http_error"}, {"timeout", "timeout"}, {"connect_error", "connect_error"},
 		{"transport_error", "transport_error"}, {"interrupted", "interrupted"}, {"dropped", "dropped"}})
 	good := c.endpointTable([]metricColumn{{"p50", "ok_p50_ms"}, {"p95", "ok_p95_ms"}, {"p99", "ok_p99_ms"}, {"lag p99", "lag_p99_ms"}})
@@ -117,7 +117,10 @@ func (c comparisonFolder) whereBlocks() []block {
 			}
 		}
 	}
-	return append([]block{paragraph{plain("Request workers by the place in which they stand; places without any are left out:")}, t}, c.frameBlocks()...)
+	b := c.whereBars(points, places)
+	b.standIn = []block{paragraph{plain("Request workers by the place in which they stand; places without any are left out:")}, t}
+	b.numbers = []block{t}
+	return append([]block{b}, c.frameBlocks()...)
 }
 
 // frameBlocks shows, from the first valid run of each profile, the frame of the

@@ -78,7 +78,7 @@ func TestAComparisonOutlivesItsRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"The first valid run of anti, fixed cannot be read: its frames are not shown.",
-		"No run has a readable manifest.json. The conditions are not known.", "| `anti` | `/fast` | 1,200 |"} {
+		"No run has a readable manifest.json. The conditions are not known.", "| `anti` | `/fast` | 66.7 % |"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the report does not hold %q", want)
 		}

@@ -71,7 +71,7 @@ type chart struct {
 	standIn []block
 }
 
-// bars are stacked bars, one above another.
+// bars are stacked bars, one above another, over their numbers.
 type bars struct {
 	caption text
 	keys    []barKey
@@ -96,7 +96,7 @@ type barPart struct {
 	label  string // said of the part by name, such as "200 in upstream_read"
 	colour page.Colour
 	value  float64
-	href   string // an anchor of the page, or empty
+	href   string // an anchor of the page or of another one, or empty
 }
 
 // unabridged is what only a page shows, since there it can be folded up and linked

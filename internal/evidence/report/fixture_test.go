@@ -1,13 +1,16 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"chokepoint/internal/load/latency"
 	"chokepoint/internal/result"
 )
 
@@ -202,6 +205,56 @@ func eventsOf(s result.Summary) []result.Event {
 	return events
 }
 
+// requestsOf are the arrivals of a run whose first answers are good, at the pace of its
+// median, and whose others all end as most of them did.
+func requestsOf(s result.Summary) []result.Request {
+	var requests []result.Request
+	for _, name := range endpointNames(s) {
+		e := s.Endpoints[name]
+		for i := range e.Started {
+			r := result.Request{ID: fmt.Sprintf("%s-%d", name, i), Endpoint: name, Due: time.Duration(float64(i) / e.TargetRate * float64(time.Second)),
+				Lag: 200 * time.Microsecond, Outcome: "ok", Status: 200, Response: time.Duration(e.OKResponse.P50 * float64(time.Millisecond))}
+			switch {
+			case i < e.OK:
+			case e.Timeout > 0:
+				r.Outcome, r.Status, r.Response = "timeout", 0, time.Duration(e.ClientTimeoutMS*float64(time.Millisecond))
+			default:
+				r.Outcome, r.Status, r.Response = "http_error", 503+i%2, time.Duration(e.Response.P50*float64(time.Millisecond))
+			}
+			r.Service = r.Response - r.Lag
+			requests = append(requests, r)
+		}
+	}
+	return requests
+}
+
+func writeLog(path string, requests []result.Request) error {
+	totals := map[string]*latency.Histogram{}
+	record := func(tag string, d time.Duration) {
+		if totals[tag] == nil {
+			totals[tag] = latency.New()
+		}
+		totals[tag].Record(d)
+	}
+	for _, r := range requests {
+		record(r.Endpoint+"/"+latency.Response, r.Response)
+		if r.Outcome == "ok" {
+			record(r.Endpoint+"/"+latency.OKResponse, r.Response)
+		}
+	}
+	var b bytes.Buffer
+	log, err := latency.NewLogWriter(&b, time.Unix(0, 0))
+	if err != nil {
+		return err
+	}
+	for _, tag := range slices.Sorted(maps.Keys(totals)) {
+		if err := log.Write(tag, 0, time.Minute, totals[tag]); err != nil {
+			return err
+		}
+	}
+	return result.WriteFile(path, b.Bytes())
+}
+
 // writeRun writes a whole run's folder.
 func writeRun(t *testing.T, dir string, s result.Summary) {
 	t.Helper()
@@ -212,6 +265,8 @@ func writeRun(t *testing.T, dir string, s result.Summary) {
 			Drops: map[string][]int{"fast": {0, 0, 0}}}),
 		result.WriteTimeline(filepath.Join(dir, result.TimelineFile), timelineOf(s, -15, 110)),
 		result.WriteEvents(filepath.Join(dir, result.EventsFile), eventsOf(s)),
+		result.WriteRequests(filepath.Join(dir, result.RequestsFile), requestsOf(s)),
+		writeLog(filepath.Join(dir, result.HistogramFile), requestsOf(s)),
 	} {
 		if err != nil {
 			t.Fatal(err)

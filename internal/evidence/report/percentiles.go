@@ -2,10 +2,7 @@ package report
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
-	"strings"
 
 	"chokepoint/internal/evidence/page"
 	"chokepoint/internal/load/latency"
@@ -23,6 +20,7 @@ const curveLabel = "share of the requests that took no longer"
 type namedHistogram struct {
 	name   string
 	h      *latency.Histogram
+	colour page.Colour
 	dashed bool
 }
 
@@ -39,7 +37,7 @@ func percentileChart(caption text, histograms []namedHistogram) chart {
 	}
 	pane := page.Pane{Title: "Response time", Unit: page.Milliseconds, Log: true, Height: 260}
 	t := table{columns: []column{words("requests of"), numbers("count"), numbers("p50"), numbers("p75"), numbers("p90"), numbers("p95"), numbers("p99"), numbers("p99.9"), numbers("max")}}
-	for i, h := range histograms {
+	for _, h := range histograms {
 		values := make([]float64, len(xs))
 		for j, x := range xs {
 			values[j] = math.NaN()
@@ -47,7 +45,7 @@ func percentileChart(caption text, histograms []namedHistogram) chart {
 				values[j] = h.h.Quantile(1-math.Pow(10, -x)).Seconds() * 1000
 			}
 		}
-		pane.Series = append(pane.Series, page.Series{Label: h.name, Colour: page.Numbered(i), Dashed: h.dashed, Values: values})
+		pane.Series = append(pane.Series, page.Series{Label: h.name, Colour: h.colour, Dashed: h.dashed, Values: values})
 		row := []text{plain(h.name), plain(count(h.h.Count()))}
 		for _, q := range []float64{0.5, 0.75, 0.9, 0.95, 0.99, 0.999} {
 			if q == 0.999 && h.h.Count() < 1000 {
@@ -72,17 +70,14 @@ func percentileBlocks(r runFolder) []block {
 		return []block{paragraph{plain(missing + " There is no curve of percentiles.")}}
 	}
 	var lines []namedHistogram
-	for _, tag := range slices.Sorted(maps.Keys(r.totals)) {
-		name, kind, _ := strings.Cut(tag, "/")
-		h := r.totals[tag]
-		if h.Count() == 0 {
+	for _, name := range endpointNames(r.summary) {
+		all, ok := r.totals[name+"/"+latency.Response], r.totals[name+"/"+latency.OKResponse]
+		if all == nil || all.Count() == 0 {
 			continue
 		}
-		switch all := r.totals[name+"/"+latency.Response]; {
-		case kind == latency.Response:
-			lines = append(lines, namedHistogram{"/" + name + ", all", h, false})
-		case kind == latency.OKResponse && (all == nil || all.Count() != h.Count()):
-			lines = append(lines, namedHistogram{"/" + name + ", ok", h, true})
+		lines = append(lines, namedHistogram{"/" + name + ", all", all, page.Numbered(len(lines)), false})
+		if ok != nil && ok.Count() > 0 && ok.Count() != all.Count() {
+			lines = append(lines, namedHistogram{"/" + name + ", ok", ok, page.Numbered(len(lines)), true})
 		}
 	}
 	if len(lines) == 0 {

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"chokepoint/internal/load/latency"
 	"chokepoint/internal/result"
@@ -50,14 +52,15 @@ func readRun(dir string) (runFolder, error) {
 	if t, err := tallyRequests(filepath.Join(dir, result.RequestsFile)); r.note(result.RequestsFile, err) {
 		r.requests = t
 	}
-	if totals, err := readTotals(filepath.Join(dir, result.HistogramFile)); r.note(result.HistogramFile, err) {
+	if totals, err := readTotals(filepath.Join(dir, result.HistogramFile), summary); r.note(result.HistogramFile, err) {
 		r.totals = totals
 	}
 	return r, nil
 }
 
-// readTotals reads the histograms of an interval log, over all its intervals.
-func readTotals(path string) (map[string]*latency.Histogram, error) {
+// readTotals reads the histograms of an interval log, over all its intervals. The log
+// has their extremes at 3 significant digits; the summary has the exact ones.
+func readTotals(path string, summary result.Summary) (map[string]*latency.Histogram, error) {
 	f, err := result.Open(path, result.MaxInput)
 	if err != nil {
 		return nil, err
@@ -71,7 +74,18 @@ func readTotals(path string) (map[string]*latency.Histogram, error) {
 	for tag, series := range log.Series {
 		totals[tag] = series.Total
 	}
+	for name, e := range summary.Endpoints {
+		for kind, p := range map[string]result.Percentiles{latency.Response: e.Response, latency.OKResponse: e.OKResponse} {
+			if h := totals[name+"/"+kind]; h != nil {
+				h.Sharpen(duration(p.Min), duration(p.Max)) // where it is not of the same values, it stays as it is
+			}
+		}
+	}
 	return totals, nil
+}
+
+func duration(ms float64) time.Duration {
+	return time.Duration(math.Round(ms * float64(time.Millisecond)))
 }
 
 // needed explains why a folder cannot be reported on at all.

@@ -104,7 +104,7 @@ func statusChart(r runFolder) (chart, bool) {
 		width = niceWidth(seconds / chartColumns)
 	}
 	columnOf := func(at int) int { return int(math.Floor(float64(at)*perTick/width + 1e-9)) }
-	xs := make([]float64, columnOf(last)+1)
+	xs := make([]float64, columnOf(last)+2) // the last column needs an end
 	for i := range xs {
 		xs[i] = float64(i) * width
 	}
@@ -121,7 +121,7 @@ func statusChart(r runFolder) (chart, bool) {
 				values[columnOf(at)] += float64(n)
 				first, latest = min(first, at), max(latest, at)
 			}
-			pane.Series = append(pane.Series, page.Series{Label: endingInWords(ending), Colour: endingColour(ending, i), Style: page.Bars, Values: values})
+			pane.Series = append(pane.Series, page.Series{Label: endingInWords(ending), Colour: endingColour(ending, i), Style: page.Step, Values: values})
 			numbersTable.rows = append(numbersTable.rows, []text{endpoint(name), plain(endingInWords(ending)), plain(count(e.total(ending))),
 				plain(instant(float64(first) * perTick)), plain(instant(float64(latest) * perTick)), plain(count(int(slices.Max(values))))})
 		}

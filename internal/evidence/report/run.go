@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/result"
 )
 
@@ -251,6 +252,9 @@ func predictionBlocks(s result.Summary) []block {
 			paragraph{strong(fmt.Sprintf("The model and the run disagree on %s of %s:", count(n), plural(len(rows), "figure")))},
 			predictionTable(rows, false)}
 	}
+	if t := keyPredictions(rows); len(t.rows) > 0 {
+		blocks = append(blocks, unabridged{[]block{t}})
+	}
 	if n := len(rows) - disagreements(s.Prediction); n > 0 {
 		blocks = append(blocks, details{summary: plain("Figures on which they agree: " + count(n)), blocks: []block{predictionTable(rows, true)}})
 	}
@@ -262,9 +266,23 @@ func predictionBlocks(s result.Summary) []block {
 
 // predictionTable lists the rows that agree, or those that do not.
 func predictionTable(rows []result.PredictionRow, agree bool) table {
+	return predictions(rows, func(row result.PredictionRow) bool { return row.OK == agree })
+}
+
+// keyPredictions are the figures that agree and that the story of a run rests on.
+func keyPredictions(rows []result.PredictionRow) table {
+	return predictions(rows, func(row result.PredictionRow) bool {
+		name := row.Name
+		dump := strings.HasPrefix(name, "dump.") && !strings.HasPrefix(name, "dump."+pointBefore)
+		return row.OK && (strings.HasSuffix(name, ".failed_ratio") || strings.HasSuffix(name, ".p50_ms") || strings.HasPrefix(name, "pool.") || strings.HasPrefix(name, "recovery.") ||
+			dump && strings.HasSuffix(name, "."+goroutines.UpstreamRead))
+	})
+}
+
+func predictions(rows []result.PredictionRow, shown func(result.PredictionRow) bool) table {
 	t := table{columns: []column{words("figure"), numbers("predicted"), numbers("measured"), numbers("tolerance"), words("agrees"), words("note")}}
 	for _, row := range rows {
-		if row.OK != agree {
+		if !shown(row) {
 			continue
 		}
 		predicted := inUnit(row.Predicted, row.Unit) + spread(row.Low, row.Predicted, row.High, row.Unit)

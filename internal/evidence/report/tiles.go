@@ -21,7 +21,7 @@ func runTiles(r runFolder) tiles {
 			failing = badTone
 		}
 		add("/"+fastEndpoint+" failed", percent(fast.FailedRatio), count(fast.Scheduled-fast.OK)+" of "+count(fast.Scheduled), failing)
-		add("/"+fastEndpoint+" p50", timeOf(fast.Response, fast.Response.P50), "p95 "+timeOf(fast.Response, fast.Response.P95)+", p99 "+timeOf(fast.Response, fast.Response.P99), "")
+		add("/"+fastEndpoint+" p50", rounded(fast.Response, fast.Response.P50), "p95 "+rounded(fast.Response, fast.Response.P95)+", p99 "+rounded(fast.Response, fast.Response.P99), "")
 	}
 	full := tone("")
 	if s.Pool.WorkerLimit > 0 && s.Pool.MaxBusy >= s.Pool.WorkerLimit {
@@ -46,4 +46,12 @@ func outcomeTone(o result.Outcome) tone {
 		return warnTone
 	}
 	return ""
+}
+
+// rounded prints seconds where there are some: a tile is for a glance.
+func rounded(p result.Percentiles, ms float64) string {
+	if p.Count > 0 && ms >= 1000 {
+		return number(ms/1000, 1) + " s"
+	}
+	return timeOf(p, ms)
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/evidence/page"
@@ -48,24 +49,35 @@ func timelineChart(r runFolder) (chart, bool) {
 		X: page.XAxis{Kind: page.Seconds, Label: timeLabel}, Xs: xs, Sync: timelineSync,
 		Bands: loadBands(r), Marks: dumpLines(r.summary.Dumps),
 		Panes: []page.Pane{
-			{Title: "Workers", Unit: page.Count, Top: limit, Height: 130, Series: []page.Series{
-				{Label: "busy", Colour: goroutines.UpstreamRead, Style: page.Step, Values: drawn[0]},
-				{Label: "permits held", Colour: goroutines.PermitWait, Style: page.Step, Values: drawn[1]}}},
-			{Title: "Waiting", Unit: page.Count, Height: 100, Series: []page.Series{
-				{Label: "queued for a worker", Colour: goroutines.Queued, Style: page.Step, Values: drawn[2]},
-				{Label: "accept queue", Colour: goroutines.Other, Style: page.Step, Values: drawn[3]}}},
+			{Title: "Workers", Unit: page.Count, Top: limit, Height: 130, Series: taken(
+				page.Series{Label: "busy", Colour: goroutines.UpstreamRead, Style: page.Step, Values: drawn[0]},
+				page.Series{Label: "permits held", Colour: goroutines.PermitWait, Style: page.Step, Values: drawn[1]})},
+			{Title: "Waiting", Unit: page.Count, Height: 100, Series: taken(
+				page.Series{Label: "queued for a worker", Colour: goroutines.Queued, Style: page.Step, Values: drawn[2]},
+				page.Series{Label: "accept queue", Colour: goroutines.Other, Style: page.Step, Values: drawn[3]})},
 			{Title: "CPU of the victim", Unit: page.Percent, Top: float64(r.cpuLimit()), Height: 80, Series: []page.Series{
-				{Label: "CPU", Colour: page.CPU, Style: page.Step, Values: drawn[4]}}},
-			{Title: "/" + fastEndpoint + ", answers", Unit: page.Milliseconds, Log: true, Height: 120, Series: []page.Series{
+				{Label: "CPU", Colour: page.CPU, Style: page.Since, Values: drawn[4]}}},
+			{Title: "/" + fastEndpoint + ", response time", Unit: page.Milliseconds, Log: true, Height: 120, Series: []page.Series{
 				{Label: "p50", Colour: goroutines.Database, Values: drawn[5]},
 				{Label: "p99", Colour: goroutines.Queued, Dashed: true, Values: drawn[6]}}},
-			{Title: "/" + fastEndpoint + ", ended in a row of the timeline", Unit: page.Count, Height: 90, Stacked: true, Series: []page.Series{
-				{Label: "ok", Colour: page.OK, Style: page.Bars, Values: drawn[7]},
-				{Label: "failed", Colour: goroutines.UpstreamRead, Style: page.Bars, Values: drawn[8]}}},
+			{Title: "/" + fastEndpoint + ", ended since the row before", Unit: page.Count, Height: 90, Stacked: true, Series: []page.Series{
+				{Label: "ok", Colour: page.OK, Style: page.Since, Values: drawn[7]},
+				{Label: "failed", Colour: goroutines.UpstreamRead, Style: page.Since, Values: drawn[8]}}},
 		},
 	}
 	caption := join(strong(busyAndIdle(r)), plain(" "+timelineLegend(r, every)))
 	return chart{caption: caption, spec: spec, numbers: timelineNumbers(r)}, true
+}
+
+// taken leaves out the series that are 0 throughout, but for the first.
+func taken(first page.Series, others ...page.Series) []page.Series {
+	series := []page.Series{first}
+	for _, s := range others {
+		if slices.ContainsFunc(s.Values, func(v float64) bool { return v != 0 }) {
+			series = append(series, s)
+		}
+	}
+	return series
 }
 
 func orNaN(v *float64) float64 {

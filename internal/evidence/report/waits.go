@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"chokepoint/internal/evidence/goroutines"
@@ -62,12 +64,36 @@ func (r runFolder) meanAcceptMS() (float64, bool) {
 	return seconds * r.summary.Run.Scale * 1000 / float64(started), true
 }
 
+// waitNote says how waits are measured.
+const waitNote = "Means over the requests that the victim finished, including those whose client had gone by then, by the victim's own clock; those still queued when the run ended are missing. " +
+	"The lag is the generator's, by its own clock. The accept queue is worked out from its length, as the timeline has it, for all endpoints together."
+
+// waitRow is one line of a table, and the bar that shows it.
+func waitRow(name text, waits []wait) (cells []text, row barRow) {
+	row.name = name
+	for _, w := range waits {
+		if !w.known {
+			cells = append(cells, plain(none))
+			continue
+		}
+		cells = append(cells, plain(inUnit(w.ms, "ms")))
+		row.full += w.ms
+	}
+	for _, w := range waits {
+		if w.known && row.full > 0 {
+			row.parts = append(row.parts, barPart{label: fmt.Sprintf("%s %s, %s", inUnit(w.ms, "ms"), w.name, percent(w.ms/row.full)), colour: w.colour, value: w.ms})
+		}
+	}
+	row.end = plain(inUnit(row.full, "ms"))
+	return cells, row
+}
+
 // waitBlocks says where the time of a request went; nil where the server does not
 // tell.
 func waitBlocks(r runFolder) []block {
 	t := table{columns: []column{words("endpoint")}}
-	b := bars{}
-	var most []text
+	b := bars{caption: plain(waitNote + " A bar is the whole of its endpoint's own wait.")}
+	var most []string
 	for _, name := range endpointNames(r.summary) {
 		if r.summary.Endpoints[name].ServerTiming == nil {
 			continue
@@ -79,47 +105,21 @@ func waitBlocks(r runFolder) []block {
 				b.keys = append(b.keys, barKey{w.name, w.colour})
 			}
 		}
-		row := barRow{name: endpoint(name)}
-		cells := []text{endpoint(name)}
-		longest := waits[0]
-		for _, w := range waits {
-			if !w.known {
-				cells = append(cells, plain(none))
-				continue
-			}
-			cells = append(cells, plain(inUnit(w.ms, "ms")))
-			row.full += w.ms
-			if w.ms > longest.ms {
-				longest = w
-			}
-		}
-		for _, w := range waits {
-			if w.known && row.full > 0 {
-				row.parts = append(row.parts, barPart{label: fmt.Sprintf("%s %s, %s", inUnit(w.ms, "ms"), w.name, percent(w.ms/row.full)), colour: w.colour, value: w.ms})
-			}
-		}
-		row.end = plain(inUnit(row.full, "ms"))
+		cells, row := waitRow(endpoint(name), waits)
 		b.rows = append(b.rows, row)
-		t.rows = append(t.rows, cells)
+		t.rows = append(t.rows, append([]text{endpoint(name)}, cells...))
 		if row.full > 0 {
-			most = append(most, plain(fmt.Sprintf("%s of the wait of /%s was %s", percent(longest.ms/row.full), name, longest.name)))
+			longest := slices.MaxFunc(waits, func(a, b wait) int { return cmp.Compare(a.ms, b.ms) })
+			most = append(most, fmt.Sprintf("%s of the wait of /%s was %s", percent(longest.ms/row.full), name, longest.name))
 		}
 	}
 	if len(t.rows) == 0 {
 		return nil
 	}
-	note := "Means over the requests that the victim finished, including those whose client had gone by then, by the victim's own clock; those still queued when the run ended are missing. " +
-		"The lag is the generator's, by its own clock. The accept queue is worked out from its length, as the timeline has it, for all endpoints together. " +
-		"A bar is the whole of its endpoint's own wait."
-	b.standIn = []block{paragraph{plain(note)}, t}
+	b.standIn = []block{paragraph{plain(waitNote)}, t}
 	b.numbers = []block{t}
-	var parts []string
-	for _, m := range most {
-		parts = append(parts, m[0].text)
-	}
-	b.caption = plain(note)
-	if len(parts) == 0 {
+	if len(most) == 0 {
 		return []block{b}
 	}
-	return []block{paragraph{strong(strings.Join(parts, "; ") + ".")}, b}
+	return []block{paragraph{strong(strings.Join(most, "; ") + ".")}, b}
 }

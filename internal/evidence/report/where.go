@@ -33,12 +33,12 @@ func whereBlocks(r runFolder) []block {
 			groups.rows = append(groups.rows, []text{code(d.Point), plain(count(g.Count)), plain(g.Where), plain(g.State), code(g.Frame)})
 		}
 	}
-	blocks := []block{whereBars(r, columns, places)}
+	b := whereBars(r, columns, places)
 	if len(groups.rows) > 0 {
-		blocks = append(blocks, paragraph{plain(fmt.Sprintf("The largest groups of goroutines, at most %d of each dump:", topGroups))}, groups)
+		b.standIn = append(b.standIn, paragraph{plain(fmt.Sprintf("The largest groups of goroutines, at most %d of each dump:", topGroups))}, groups)
 	}
-	blocks = append(blocks, exampleBlocks(dumps)...)
-	return append(blocks, stackBlocks(r)...)
+	b.standIn = append(b.standIn, exampleBlocks(dumps)...)
+	return append([]block{b}, stackBlocks(r)...)
 }
 
 // takenPlaces lists the places in which any dump has a worker.
@@ -50,7 +50,7 @@ func takenPlaces(dumps []result.Dump) []string {
 	return whereColumns(taken)
 }
 
-func whereBars(r runFolder, columns []string, places table) block {
+func whereBars(r runFolder, columns []string, places table) bars {
 	b := bars{
 		caption: plain("Request workers by the place in which they stand. A part of a bar leads to the stacks of its place."),
 		standIn: []block{paragraph{plain("Request workers by the place in which they stand; places that are never taken are left out:")}, places},
@@ -124,7 +124,7 @@ func stackBlocks(r runFolder) []block {
 	if all == nil {
 		return nil
 	}
-	return []block{unabridged{append([]block{paragraph{plain("The stacks of every group:")}}, all...)}}
+	return []block{unabridged{append([]block{paragraph{plain("Every group of goroutines, with the stack of one:")}}, all...)}}
 }
 
 // placesOf lists the places of groups in the order of reports.

@@ -48,7 +48,7 @@ const Charts = (() => {
     const ratio = devicePixelRatio || 1;
     ctx.save();
     ctx.beginPath();
-    ctx.rect(bbox.left - 1, 0, bbox.width + 2, bbox.top + bbox.height);
+    ctx.rect(0, 0, ctx.canvas.width, bbox.top + bbox.height);
     ctx.clip();
     ctx.font = `${11 * ratio}px system-ui, sans-serif`;
     ctx.lineWidth = ratio;
@@ -86,9 +86,24 @@ const Charts = (() => {
   }
 
   const paths = {
-    bars: () => uPlot.paths.bars({ size: [1, Infinity], align: 1 }),
     step: () => uPlot.paths.stepped({ align: 1 }),
+    since: () => uPlot.paths.stepped({ align: -1 }),
     line: () => uPlot.paths.linear(),
+  };
+
+  // A value between two gaps has no line: it is a point.
+  const alone = (u, i) => {
+    const values = u.data[i], found = [];
+    const gap = (at) => values[at] === null || values[at] === undefined;
+    for (let at = 0; at < values.length; at++) if (!gap(at) && gap(at - 1) && gap(at + 1)) found.push(at);
+    return found;
+  };
+
+  // Lines at the powers of ten alone: those between would be a grey wall.
+  const decades = (u, axis, low, high) => {
+    const all = [];
+    for (let d = Math.floor(Math.log10(low)); d <= Math.ceil(Math.log10(high)); d++) all.push(10 ** d);
+    return all.filter((v) => v >= low * 0.999 && v <= high * 1.001);
   };
 
   class Pane {
@@ -161,12 +176,12 @@ const Charts = (() => {
         width: pane.stacked ? 0 : 1.75,
         dash: s.dashed ? [6, 4] : undefined,
         paths: (paths[s.style] ?? paths.line)(),
-        points: s.style === "bars" ? { show: false } : { size: 4 },
+        points: pane.stacked ? { show: false } : { size: 4, show: true, filter: alone },
       }));
       const logarithmic = pane.log === true;
       return {
         width, height: this.height(),
-        padding: [this.index === 0 && chart.marks?.length ? 18 : 8, 8, 0, 0],
+        padding: [this.index === 0 && chart.marks?.length ? 18 : 8, 18, 0, 0],
         legend: { show: false },
         cursor: { sync: { key: sync }, points: { size: 6 }, drag: { x: true, y: false } },
         scales: {
@@ -177,6 +192,7 @@ const Charts = (() => {
           { stroke, grid: lines, ticks: lines, splits: x.splits, values: this.last ? x.values : (u, splits) => splits.map(() => ""),
             size: this.last ? 44 : 12, label: this.last ? chart.x.label : undefined, labelSize: 18, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif" },
           { stroke, grid: lines, ticks: lines, size: axisWidth, font: "12px system-ui, sans-serif",
+            splits: logarithmic ? decades : undefined, filter: logarithmic ? (u, splits) => splits : undefined,
             values: (u, splits) => splits.map((v) => (v === null ? "" : inUnit(pane.unit)(v))) },
         ],
         series: [{}, ...(pane.stacked ? series.reverse() : series)],
