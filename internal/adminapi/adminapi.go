@@ -33,6 +33,7 @@ const (
 	PathReady      = "/readyz"
 	PathStats      = "/stats"      // of the victim: ?answers_after=N
 	PathSeen       = "/seen"       // ?phase=load: victim only
+	PathVisits     = "/visits"     // ?phase=load: victim only
 	PathReset      = "/reset"      // victim only: POST, the extremes in PathStats begin anew
 	PathGoroutines = "/goroutines" // victim only: every goroutine, debug=2 text
 	PathBehaviour  = "/behaviour"  // stub only: GET, PUT
@@ -170,6 +171,25 @@ type EndpointStats struct {
 // Seen is the victim's /seen: how often each request id of a phase was read,
 // by endpoint.
 type Seen map[string]map[string]int
+
+// Visits is the victim's /visits: each request of a phase as the victim saw it, by
+// endpoint and request id. It holds the first MaxVisits of each endpoint.
+type Visits map[string]map[string]Visit
+
+// MaxVisits bounds the memory of Visits.
+const MaxVisits = 200_000
+
+// Visit is one request at the victim, by its clock. An id that was read twice has
+// the first.
+type Visit struct {
+	ReceivedNS int64 `json:"received_ns"` // since the Unix epoch: when it was read
+	StartedNS  int64 `json:"started_ns"`  // when a worker had it; 0 if none had
+	Finished   bool  `json:"finished"`    // it was answered; only then the waits below are known
+	QueueNS    int64 `json:"queue_ns"`    // until a worker had it, or it was turned away
+	PermitNS   int64 `json:"permit_ns"`
+	UpstreamNS int64 `json:"upstream_ns"`
+	DatabaseNS int64 `json:"db_ns"`
+}
 
 // Fault is what the stub does to a request instead of, or after, its delay.
 type Fault string

@@ -144,6 +144,24 @@ type Endpoint struct {
 	// ServerTiming is the victim's own account of where the time went; nil where
 	// the server is not ours.
 	ServerTiming *ServerTiming `json:"server_timing_ms,omitempty"`
+	// Waits is where the clients' own waits went; nil where the server is not ours,
+	// or had too many requests to follow each.
+	Waits *Waits `json:"waits_ms,omitempty"`
+}
+
+// Waits are the mean shares of the response time of every request that ended at its
+// client, in milliseconds: each request is followed from its due time until its
+// client had the answer or gave up, and not beyond. They add up to the mean response
+// time.
+type Waits struct {
+	Requests int     `json:"requests"` // that ended: neither dropped nor interrupted
+	Lag      float64 `json:"lag"`      // the generator's, before the first connect or write call
+	Accept   float64 `json:"accept"`   // connecting, and in the kernel until the victim read the request
+	Queue    float64 `json:"queue"`    // for a pool worker
+	Permit   float64 `json:"permit"`   // before the bulkhead
+	Upstream float64 `json:"upstream"` // in the call
+	Database float64 `json:"db"`
+	Other    float64 `json:"other"` // the rest: the handler, and the answer on its way
 }
 
 // ServerTiming holds the mean share of each wait in the time of the requests

@@ -92,7 +92,7 @@ func (e *evidence) summary() result.Summary {
 
 // endpoint adds what the server knows to what the load generator wrote.
 func (e *evidence) endpoint(name string, endpoint result.Endpoint) result.Endpoint {
-	endpoint.QuietResponse = e.quiet(name)
+	endpoint.QuietResponse, endpoint.Waits = e.quiet(name), e.waits(name)
 	if e.seen != nil {
 		seen := len(e.seen[name])
 		unseen := 0

@@ -58,6 +58,7 @@ type evidence struct {
 	final      *adminapi.VictimStats
 	stub       *adminapi.StubStats
 	seen       adminapi.Seen
+	visits     adminapi.Visits
 	doseMS     *float64
 	via        string
 	recovery   result.Recovery

@@ -87,6 +87,7 @@ func newFakeWorld(t *testing.T) *fakeWorld {
 	}
 	w.victim = httptest.NewServer(w.server(map[string]func() any{
 		adminapi.PathStats: stats, adminapi.PathSeen: func() any { return seen },
+		adminapi.PathVisits: func() any { return adminapi.Visits{} },
 	}))
 	w.stub = httptest.NewServer(w.server(map[string]func() any{
 		adminapi.PathStats: func() any { return adminapi.StubStats{} },

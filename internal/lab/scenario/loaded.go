@@ -224,6 +224,7 @@ func (p *phases) collect(ctx context.Context) {
 	} else {
 		p.e.final = &victim
 		miss(p.observer.getJSON(ctx, p.world.VictimAdmin()+adminapi.PathSeen+"?phase="+adminapi.PhaseLoad, &p.e.seen))
+		miss(p.observer.getJSON(ctx, p.world.VictimAdmin()+adminapi.PathVisits+"?phase="+adminapi.PhaseLoad, &p.e.visits))
 		miss(p.observer.metrics(ctx, p.world.VictimAdmin(), p.dir, "victim-end"))
 	}
 	var stub adminapi.StubStats

@@ -23,6 +23,9 @@ func (v *Victim) adminHandler() http.Handler {
 	mux.HandleFunc("GET "+adminapi.PathSeen, func(w http.ResponseWriter, r *http.Request) {
 		admin.WriteJSON(w, http.StatusOK, v.seen.snapshot(phaseOf([]byte(r.FormValue("phase")))))
 	})
+	mux.HandleFunc("GET "+adminapi.PathVisits, func(w http.ResponseWriter, r *http.Request) {
+		admin.WriteJSON(w, http.StatusOK, v.seen.visits(phaseOf([]byte(r.FormValue("phase")))))
+	})
 	mux.HandleFunc("POST "+adminapi.PathReset, func(w http.ResponseWriter, _ *http.Request) {
 		v.pool.ResetExtremes()
 		v.public.reset()

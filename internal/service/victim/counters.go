@@ -83,20 +83,63 @@ func (c *counters) stats() map[string]map[string]adminapi.EndpointStats {
 	return all
 }
 
-// seen counts how often each request id was read, so that the client's ledger
-// can be reconciled with what really arrived.
+// seen keeps every request by its id: how often it was read, so that the client's
+// ledger can be reconciled with what really arrived, and what became of it, so that
+// a client's wait can be followed.
 type seen struct {
 	mu  sync.Mutex
-	ids [len(phases)][endpointCount]map[string]int
+	ids [len(phases)][endpointCount]map[string]*visit
 }
 
-func (s *seen) add(phase, endpoint int, id string) {
+// visit is one id.
+type visit struct {
+	times int
+	adminapi.Visit
+}
+
+// add counts one reading of an id. It returns nil for one that is not followed:
+// the id was read before, or there are too many.
+func (s *seen) add(phase, endpoint int, id string, received time.Time) *visit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ids[phase][endpoint] == nil {
-		s.ids[phase][endpoint] = map[string]int{}
+	ids := s.ids[phase][endpoint]
+	if ids == nil {
+		ids = map[string]*visit{}
+		s.ids[phase][endpoint] = ids
 	}
-	s.ids[phase][endpoint][id]++
+	if v := ids[id]; v != nil {
+		v.times++
+		return nil
+	}
+	v := &visit{times: 1}
+	ids[id] = v
+	if len(ids) > adminapi.MaxVisits {
+		return nil
+	}
+	v.ReceivedNS = received.UnixNano()
+	return v
+}
+
+// started notes that a worker has the request.
+func (s *seen) started(v *visit, at time.Time) {
+	if v == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v.StartedNS = at.UnixNano()
+}
+
+// finished notes where the request's time went.
+func (s *seen) finished(v *visit, spent spent) {
+	if v == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v.Finished = true
+	v.QueueNS, v.PermitNS = spent.queue.Nanoseconds(), spent.permit.Nanoseconds()
+	v.UpstreamNS, v.DatabaseNS = spent.upstream.Nanoseconds(), spent.database.Nanoseconds()
 }
 
 // snapshot copies one phase.
@@ -106,8 +149,24 @@ func (s *seen) snapshot(phase int) adminapi.Seen {
 	copied := adminapi.Seen{}
 	for endpoint, name := range endpointNames {
 		copied[name] = map[string]int{}
-		for id, n := range s.ids[phase][endpoint] {
-			copied[name][id] = n
+		for id, v := range s.ids[phase][endpoint] {
+			copied[name][id] = v.times
+		}
+	}
+	return copied
+}
+
+// visits copies what is followed of one phase.
+func (s *seen) visits(phase int) adminapi.Visits {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	copied := adminapi.Visits{}
+	for endpoint, name := range endpointNames {
+		copied[name] = map[string]adminapi.Visit{}
+		for id, v := range s.ids[phase][endpoint] {
+			if v.ReceivedNS != 0 {
+				copied[name][id] = v.Visit
+			}
 		}
 	}
 	return copied

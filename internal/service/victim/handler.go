@@ -39,12 +39,13 @@ func (v *Victim) handle(ctx *fasthttp.RequestCtx) {
 	r.phase = phaseOf(ctx.Request.Header.Peek(adminapi.HeaderPhase))
 	v.counters.received(r.endpoint, r.phase)
 	if id := ctx.Request.Header.Peek(adminapi.HeaderID); len(id) > 0 {
-		v.seen.add(r.phase, r.endpoint, string(id))
+		r.visit = v.seen.add(r.phase, r.endpoint, string(id), r.received)
 	}
 
 	switch err := v.pool.Do(r.endpoint, r); {
 	case errors.Is(err, pool.ErrAbandoned):
 		// The client has gone: there is nobody to answer.
+		r.spent.queue = time.Since(r.received)
 		r.fail(statusClientClosedRequest, "abandoned_by_client", "")
 		ctx.SetConnectionClose()
 	case errors.Is(err, pool.ErrClosed):
@@ -70,7 +71,8 @@ type request struct {
 	endpoint int
 	phase    int
 	received time.Time
-	gone     bool // the client had left when a worker reached the request
+	visit    *visit // nil where it is not followed
+	gone     bool   // the client had left when a worker reached the request
 	spent    spent
 }
 
@@ -89,6 +91,7 @@ func (r *request) Gone() bool {
 // Run does the endpoint's work, on a worker of the pool.
 func (r *request) Run(wait time.Duration, spot *pool.Spot) {
 	r.spent.queue = wait
+	r.victim.seen.started(r.visit, time.Now())
 	switch r.endpoint {
 	case endpointFast:
 		r.fast(spot)

@@ -96,6 +96,7 @@ func (r requestCounts) Collect(ch chan<- prometheus.Metric) {
 func (v *Victim) finished(r *request) {
 	status := r.ctx.Response.StatusCode()
 	v.counters.finished(r, status)
+	v.seen.finished(r.visit, r.spent)
 	v.answers.add(r, status)
 	v.metrics.queueWait[r.endpoint].Observe(r.spent.queue.Seconds())
 	v.metrics.duration[r.endpoint].Observe(time.Since(r.received).Seconds())
