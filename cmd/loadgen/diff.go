@@ -59,7 +59,7 @@ func diff(args []string, stdout, stderr io.Writer) int {
 	}
 	if *jsonFile != "" {
 		if err := result.WriteJSON(*jsonFile, d); err != nil {
-			return cli.Fail(stderr, "loadgen", cli.ExitFailure, fmt.Errorf("-json: %w", err))
+			return cli.Fail(stderr, "loadgen", cli.ExitFailure, outputFile{"json", *jsonFile}.unwritable(err))
 		}
 	}
 	printDiff(stdout, d)

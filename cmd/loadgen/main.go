@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -67,6 +66,10 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 		return cli.ExitFailure, err
 	}
 	defer release()
+	// The number of a shard may have made one file of two.
+	if err := o.checkOutputs(); err != nil {
+		return cli.ExitUsage, err
+	}
 	out, err := openOutputs(o)
 	if err != nil {
 		return cli.ExitFailure, err
@@ -91,11 +94,7 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 	report, err := player.Run(ctx)
 	watch.endProgress()
 	report.Load.Thresholds = threshold.EvaluateAll(o.thresholds, report.Load.Endpoints, responses(report))
-	if err == nil {
-		err = out.commit(report)
-	} else {
-		err = errors.Join(fmt.Errorf("write %s: %w", o.hlog, err), out.commitWithoutLog(report))
-	}
+	err = out.commit(report, err)
 	printSummary(stdout, runHeading(o.plan, report.Load), endpointNames(o.plan), report.Load)
 	switch {
 	case report.StoppedEarly:

@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the command lines in testdata/script. URL is a server that
-// answers, with 503 under /busy; ADDRESS is where it listens; NEXT is a moment some seconds away.
+// answers, with 503 under /busy; ADDRESS is where it listens; NEXT is a moment some seconds
+// away, LATER one that no test waits for.
 func TestScripts(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/busy" {
@@ -49,6 +50,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("URL", server.URL)
 			env.Setenv("ADDRESS", server.Listener.Addr().String())
 			env.Setenv("NEXT", time.Now().Add(5*time.Second).Format(time.RFC3339Nano))
+			env.Setenv("LATER", time.Now().Add(time.Hour).Format(time.RFC3339Nano))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits, "empty": empty},

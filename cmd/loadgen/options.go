@@ -5,8 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"chokepoint/internal/load/metrics"
 	"chokepoint/internal/load/plan"
 	"chokepoint/internal/load/threshold"
+	"chokepoint/internal/result"
 )
 
 const synopsis = `Usage: loadgen -rate 20/s -duration 30s URL
@@ -120,22 +119,10 @@ func (o *options) checkOutputs() error {
 	files := o.outputFiles()
 	for i, f := range files {
 		for _, other := range files[:i] {
-			if sameFile(f.path, other.path) {
+			if result.SameFile(f.path, other.path) {
 				return fmt.Errorf("-%s %s and -%s %s are the same file; give each its own", other.flag, other.path, f.flag, f.path)
 			}
 		}
 	}
 	return nil
-}
-
-// sameFile says whether two paths lead to one file, which need not exist.
-func sameFile(a, b string) bool {
-	if absA, err := filepath.Abs(a); err == nil {
-		if absB, err := filepath.Abs(b); err == nil && absA == absB {
-			return true
-		}
-	}
-	infoA, errA := os.Stat(a)
-	infoB, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }

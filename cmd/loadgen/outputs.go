@@ -70,6 +70,14 @@ func (o options) outputFiles() []outputFile {
 	return slices.DeleteFunc(files, func(f outputFile) bool { return f.path == "" })
 }
 
+// unwritable says that the file could not be written, and why.
+func (f outputFile) unwritable(err error) error {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pathError.Err
+	}
+	return fmt.Errorf("-%s: cannot write %s: %w; choose another place", f.flag, f.path, err)
+}
+
 // outputs are the files of a run. Each appears whole at the end, or not at all.
 type outputs struct {
 	options options
@@ -94,10 +102,7 @@ func openOutputs(o options) (*outputs, error) {
 		}
 		if err != nil {
 			out.discard()
-			if pathError, ok := errors.AsType[*fs.PathError](err); ok {
-				err = pathError.Err
-			}
-			return nil, fmt.Errorf("-%s: cannot write %s: %w; choose another place", f.flag, f.path, err)
+			return nil, f.unwritable(err)
 		}
 	}
 	if out.perSecond != nil {
@@ -148,12 +153,50 @@ func tenth(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// commit writes every file of the run.
-func (out *outputs) commit(r *engine.Report) error {
-	if err := commitFile(&out.hlog); err != nil {
+// commit writes every file of the run. One that cannot be written costs no other,
+// and the error names each. unlogged is what went wrong with the interval log while
+// the run went on.
+func (out *outputs) commit(r *engine.Report, unlogged error) error {
+	var failed []error
+	check := func(flag, path string, err error) {
+		if err != nil {
+			failed = append(failed, outputFile{flag, path}.unwritable(err))
+		}
+	}
+	o := out.options
+	if unlogged == nil {
+		unlogged = commitFile(&out.hlog)
+	}
+	check("hlog", o.hlog, unlogged)
+	check("per-second", o.perSecond, out.commitSeconds())
+	for _, d := range distributions(o.hgrm, endpointNames(o.plan)) {
+		var text bytes.Buffer
+		err := d.of(r.Timings[d.endpoint]).WriteDistribution(&text)
+		if err == nil {
+			err = result.WriteFile(d.path, text.Bytes())
+		}
+		check("hgrm", d.path, err)
+	}
+	if o.requests != "" {
+		check("requests", o.requests, result.WriteRequests(o.requests, requestRows(r.Requests)))
+	}
+	// Last: whoever waits for the result finds the other files complete.
+	if o.json != "" {
+		check("json", o.json, result.WriteJSON(o.json, r.Load))
+	}
+	return errors.Join(failed...)
+}
+
+// commitSeconds ends the file of -per-second.
+func (out *outputs) commitSeconds() error {
+	if out.rows == nil {
+		return nil
+	}
+	out.rows.Flush()
+	if err := out.rows.Error(); err != nil {
 		return err
 	}
-	return out.commitWithoutLog(r)
+	return commitFile(&out.perSecond)
 }
 
 // commitFile gives a file that was written meanwhile its name.
@@ -164,38 +207,6 @@ func commitFile(file **result.File) error {
 	}
 	*file = nil
 	return f.Commit()
-}
-
-// commitWithoutLog writes what does not depend on the interval log.
-func (out *outputs) commitWithoutLog(r *engine.Report) error {
-	if out.rows != nil {
-		out.rows.Flush()
-		if err := out.rows.Error(); err != nil {
-			return fmt.Errorf("write %s: %w", out.options.perSecond, err)
-		}
-		if err := commitFile(&out.perSecond); err != nil {
-			return err
-		}
-	}
-	for _, d := range distributions(out.options.hgrm, endpointNames(out.options.plan)) {
-		var text bytes.Buffer
-		if err := d.of(r.Timings[d.endpoint]).WriteDistribution(&text); err != nil {
-			return err
-		}
-		if err := result.WriteFile(d.path, text.Bytes()); err != nil {
-			return err
-		}
-	}
-	if path := out.options.requests; path != "" {
-		if err := result.WriteRequests(path, requestRows(r.Requests)); err != nil {
-			return err
-		}
-	}
-	// Last: whoever waits for the result finds the other files complete.
-	if path := out.options.json; path != "" {
-		return result.WriteJSON(path, r.Load)
-	}
-	return nil
 }
 
 // discard removes what was not committed.

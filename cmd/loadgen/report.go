@@ -69,7 +69,7 @@ func report(args []string, stdout, stderr io.Writer) int {
 	load.Thresholds = threshold.EvaluateAll(all, load.Endpoints, merged.Responses)
 	if *jsonFile != "" {
 		if err := result.WriteJSON(*jsonFile, load); err != nil {
-			return cli.Fail(stderr, "loadgen", cli.ExitFailure, fmt.Errorf("-json: %w", err))
+			return cli.Fail(stderr, "loadgen", cli.ExitFailure, outputFile{"json", *jsonFile}.unwritable(err))
 		}
 	}
 	printSummary(stdout, mergedHeading(load), names, load)

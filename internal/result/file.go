@@ -17,6 +17,7 @@ import (
 // never replaced; it has no whole, and is written as it goes.
 type File struct {
 	file   *os.File
+	path   string // what errors name; the temporary file is of no concern
 	target string // what the temporary file becomes; empty when written straight
 	borrow bool   // the file is stdout or stderr, which is not closed here
 }
@@ -37,13 +38,13 @@ func Create(path string) (*File, error) {
 		return nil, &fs.PathError{Op: "write", Path: path, Err: errors.New("it is a socket")}
 	case own(info) != nil:
 		// Replacing the file that stdout goes to would lose what else is printed.
-		return &File{file: own(info), borrow: true}, nil
+		return &File{file: own(info), path: path, borrow: true}, nil
 	case !info.Mode().IsRegular():
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			return nil, err
 		}
-		return &File{file: f}, nil
+		return &File{file: f, path: path}, nil
 	}
 	target, err := followLinks(path)
 	if err != nil {
@@ -51,9 +52,9 @@ func Create(path string) (*File, error) {
 	}
 	f, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".*")
 	if err != nil {
-		return nil, err
+		return nil, naming(path, err)
 	}
-	return &File{file: f, target: target}, nil
+	return &File{file: f, path: path, target: target}, nil
 }
 
 // Probe says whether Create would succeed, and leaves nothing behind. It does not
@@ -104,21 +105,62 @@ func followLinks(path string) (string, error) {
 	return "", &fs.PathError{Op: "write", Path: path, Err: errors.New("too many symbolic links")}
 }
 
-// Write writes to the file.
-func (f *File) Write(data []byte) (int, error) { return f.file.Write(data) }
+// naming is err with the path that was asked for as its own.
+func naming(path string, err error) error {
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
+		return &fs.PathError{Op: "write", Path: path, Err: of.Err}
+	}
+	if of, ok := errors.AsType[*os.LinkError](err); ok {
+		return &fs.PathError{Op: "write", Path: path, Err: of.Err}
+	}
+	return err
+}
 
-// Commit gives the file its name. If that fails, nothing is left behind. A file
-// that is committed or discarded is not used again.
+// SameFile says whether two paths lead to one file, which need not exist.
+func SameFile(a, b string) bool {
+	if place(a) == place(b) {
+		return true
+	}
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
+// place is where path leads, absolute and through no link as far as that can be
+// told.
+func place(path string) string {
+	if to, err := followLinks(path); err == nil {
+		path = to
+	}
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(folder, filepath.Base(path))
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
+	}
+	return path
+}
+
+// Write writes to the file. The error is an *fs.PathError.
+func (f *File) Write(data []byte) (int, error) {
+	n, err := f.file.Write(data)
+	return n, naming(f.path, err)
+}
+
+// Commit gives the file its name. If that fails, nothing is left behind, and the
+// error is an *fs.PathError. A file that is committed or discarded is not used
+// again.
 func (f *File) Commit() (err error) {
 	if f.target == "" {
 		if f.borrow {
 			return nil
 		}
-		return f.file.Close()
+		return naming(f.path, f.file.Close())
 	}
 	defer func() {
 		if err != nil {
 			f.Discard()
+			err = naming(f.path, err)
 		}
 	}()
 	if err = f.file.Chmod(0o644); err != nil {

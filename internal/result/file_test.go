@@ -283,3 +283,49 @@ func TestStdoutIsWrittenWhereItStands(t *testing.T) {
 	wantText(t, path, "before\nthe result\nafter\n")
 	wantFolder(t, dir, "printed")
 }
+
+func TestAnErrorNamesThePathThatWasAskedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SummaryFile)
+	f, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.file.Close() // as good as a full disk
+	_, unwritten := f.Write([]byte("{}"))
+	for _, err := range []error{unwritten, f.Commit()} {
+		if wrong, ok := errors.AsType[*fs.PathError](err); !ok || wrong.Path != path {
+			t.Errorf("error %v, want one of %s", err, path)
+		}
+	}
+	wantFolder(t, filepath.Dir(path))
+}
+
+func TestSameFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, err := range []error{
+		os.Mkdir("a", 0o755), os.Symlink("a", "folder"), os.Symlink("a/x", "link"), os.Symlink("link", "chain"),
+		os.WriteFile("file", nil, 0o600), os.Link("file", "hard"),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		a, b string
+		want bool
+	}{
+		{"a/x", "./a/../a/x", true},
+		{"a/x", "folder/x", true},
+		{"link", "folder/x", true},
+		{"chain", "link", true},
+		{"file", "hard", true},
+		{"missing/x", "missing/x", true},
+		{"a/x", "a/y", false},
+		{"link", "a/y", false},
+		{"file", "a/file", false},
+	} {
+		if got := SameFile(test.a, test.b); got != test.want {
+			t.Errorf("SameFile(%q, %q) = %v", test.a, test.b, got)
+		}
+	}
+}
