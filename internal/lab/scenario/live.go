@@ -115,12 +115,15 @@ func (f *feed) sample(stats adminapi.VictimStats, at time.Time) {
 	f.view.Sample(s)
 
 	// The reset before the load makes the extremes those of the load.
-	switch load := stats.Endpoints["fast"][adminapi.PhaseLoad]; {
-	case load.Received == 0:
-	case stats.Pool.MaxQueued > 0 && f.once("first_queued"):
-		f.found("first_queued", "the first request waits for a worker")
-	case stats.Pool.Limit > 0 && stats.Pool.MaxBusy >= stats.Pool.Limit && f.once("pool_full"):
+	if stats.Endpoints["fast"][adminapi.PhaseLoad].Received == 0 {
+		return
+	}
+	// In this order: only a full pool has a queue.
+	if stats.Pool.Limit > 0 && stats.Pool.MaxBusy >= stats.Pool.Limit && f.once("pool_full") {
 		f.found("pool_full", fmt.Sprintf("the pool is exhausted: all %d workers are busy", stats.Pool.Limit))
+	}
+	if stats.Pool.MaxQueued > 0 && f.once("first_queued") {
+		f.found("first_queued", "the first request waits for a worker")
 	}
 }
 

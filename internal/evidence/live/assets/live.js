@@ -64,7 +64,8 @@ const Live = (() => {
     return {
       x: { kind: "seconds", label: "seconds" },
       xs: h.map((s) => s.at_s),
-      marks: state.events.filter((e) => e.name !== "answer").map((e) => ({ at: e.at_s, label: e.name === "dump" ? e.text.split(":")[0] : e.name.replaceAll("_", " ") })),
+      // The first is what makes room for the labels of those to come.
+      marks: [{ at: 0, label: "" }, ...state.events.map((e) => ({ at: e.at_s, label: e.name === "dump" ? e.text.split(":")[0] : e.name.replaceAll("_", " ") }))],
       panes: [
         { title: "Workers and queue", unit: "count", top: state.run.workers || 10, height: 170, series: [
           series("busy", "upstream_read", h.map((s) => s.busy), "step"),
@@ -79,11 +80,15 @@ const Live = (() => {
     };
   }
 
-  // Drawn when the browser has time for it, and not more often.
-  function drawChart() {
+  // Drawn when the browser has time for it, and not more often than it must: the
+  // browser shares the machine with what is measured.
+  const chartEveryMS = 200;
+  let drawnAt = -Infinity;
+  function drawChart(now) {
     requestAnimationFrame(drawChart);
-    if (!dirty || !state || !state.history.length) return;
+    if (!dirty || !state || !state.history.length || now - drawnAt < chartEveryMS) return;
     dirty = false;
+    drawnAt = now;
     const next = chartOf();
     if (chart) chart.update(next);
     else chart = Charts.draw($("chart"), next);
@@ -172,6 +177,6 @@ const Live = (() => {
   on("event", (e) => { state.events.push(e); drawEvent(e); dirty = true; });
   on("phase", (p) => { state.phase = p; drawPhase(); });
   on("end", (r) => { state.end = r; drawEnd(); });
-  document.addEventListener("DOMContentLoaded", drawChart);
+  document.addEventListener("DOMContentLoaded", () => requestAnimationFrame(drawChart));
   return { get state() { return state; }, get arrived() { return arrived; }, words };
 })();
