@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"chokepoint/internal/stats"
@@ -52,11 +53,16 @@ func (m medians) of(label string, get func(sample) float64) float64 {
 	return stats.Median(values)
 }
 
-// least is the smallest median of the rows of peers, and whose it is.
+// enoughArrived is the share in percent from which on a peer is one to be compared
+// with: what is not sent costs nothing.
+const enoughArrived = 95
+
+// least is the smallest median of the rows of peers that sent what they were asked
+// to, and whose it is.
 func (m medians) least(get func(sample) float64) (value float64, label string) {
 	value = math.NaN()
 	for other := range m {
-		if !ours(other) {
+		if !ours(other) && m.of(other, arrivedPercent) >= enoughArrived {
 			if v := m.of(other, get); !(v >= value) && !math.IsNaN(v) {
 				value, label = v, other
 			}
@@ -67,7 +73,7 @@ func (m medians) least(get func(sample) float64) (value float64, label string) {
 
 // ours says whether a row is of this repository.
 func ours(label string) bool {
-	return len(label) >= len(loadgen) && label[:len(loadgen)] == loadgen || label == roleSpinref
+	return strings.HasPrefix(label, loadgen) || label == roleSpinref
 }
 
 // Figures of a sample.

@@ -146,7 +146,8 @@ func TestEveryCellHasACommand(t *testing.T) {
 func TestMediansLeaveFailuresOut(t *testing.T) {
 	m := medians{
 		loadgen:  {{Arrived: 1e6, CPUSeconds: 9}},
-		"vegeta": {{Arrived: 1e6, CPUSeconds: 5}, {Failed: "exit status 1"}, {Arrived: 1e6, CPUSeconds: 7}},
+		"vegeta": {{Arrived: 1e6, ArrivedPercent: 100, CPUSeconds: 5}, {Failed: "exit status 1"}, {Arrived: 1e6, ArrivedPercent: 100, CPUSeconds: 7}},
+		"wrk2":   {{Arrived: 9e5, ArrivedPercent: 90, CPUSeconds: 1}},
 		"wrk":    {{Failed: "exit status 1"}},
 	}
 	if got := m.of("vegeta", cpuPerMillion); got != 6 {
