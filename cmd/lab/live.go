@@ -72,7 +72,7 @@ type output struct {
 	started time.Time
 
 	mu    sync.Mutex
-	drawn int // lines of the block that stand there
+	block []string // the lines of the block that stand there
 }
 
 // announceStop tells the user, once ctx is done, that the signal has arrived.
@@ -86,21 +86,21 @@ func (o *output) announceStop(ctx context.Context) (stop func() bool) {
 func (o *output) progress(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.show(nil, fmt.Sprintf("%6.1fs  %s\n", time.Since(o.started).Seconds(), fmt.Sprintf(format, args...)))
+	o.show(fmt.Sprintf("%6.1fs  %s\n", time.Since(o.started).Seconds(), fmt.Sprintf(format, args...)), o.block)
 }
 
-// show prints text where the block began, and then the block. The caller holds the
-// lock.
-func (o *output) show(block []string, text string) {
+// show prints text where the block began, and then the new block. The caller holds
+// the lock.
+func (o *output) show(text string, block []string) {
 	var b strings.Builder
-	if o.drawn > 0 {
-		fmt.Fprintf(&b, "\033[%dA\r\033[J", o.drawn) // up to its first line, and clear what is below
+	if len(o.block) > 0 {
+		fmt.Fprintf(&b, "\033[%dA\r\033[J", len(o.block)) // up to its first line, and clear what is below
 	}
 	b.WriteString(text)
 	for _, line := range block {
 		b.WriteString(line + "\n")
 	}
-	o.drawn = len(block)
+	o.block = block
 	io.WriteString(o.stderr, b.String())
 }
 
@@ -125,13 +125,13 @@ func (o *output) draw(view *live.View) (stop func()) {
 			// A line that fills the terminal would break into the next.
 			block := live.Text(view.Glance(drawnSamples), columns-1, colour)
 			o.mu.Lock()
-			o.show(block[:min(len(block), rows-1)], "")
+			o.show("", block[:min(len(block), rows-1)])
 			o.mu.Unlock()
 			select {
 			case <-tick.C:
 			case <-done:
 				o.mu.Lock()
-				o.show(nil, "")
+				o.show("", nil)
 				o.mu.Unlock()
 				return
 			}

@@ -22,8 +22,8 @@ func (p *phases) say(name, sentence string) {
 // settings' and the model's, in real time, since that is how it goes by.
 
 func startSentence(s *Settings) string {
-	return fmt.Sprintf("A database, a stub that answers after %s, the victim with %s: each is a process of its own, so that no figure comes out of a shared one.",
-		s.Delay, s.protections())
+	return fmt.Sprintf("A database, a stub that answers after %s, and the victim with %s: each is a process of its own, so that no figure comes out of a shared one.",
+		s.delayText(), s.protections())
 }
 
 func baselineSentence(s *Settings) string {
@@ -32,8 +32,8 @@ func baselineSentence(s *Settings) string {
 
 // loadSentence says what holds the workers, and for how long.
 func loadSentence(s *Settings, prediction queueing.Prediction) string {
-	begin := fmt.Sprintf("Load: %s/s to /fast and %s/s to /upstream for %v, and the stub answers after %s of scenario time. ",
-		formatFloat(s.realRate(s.FastRate).PerSecond()), formatFloat(s.realRate(s.UpstreamRate).PerSecond()), s.real(s.Duration), s.Delay)
+	begin := fmt.Sprintf("Load: %s/s to /fast and %s/s to /upstream for %v, and the stub answers after %s. ",
+		formatFloat(s.realRate(s.FastRate).PerSecond()), formatFloat(s.realRate(s.UpstreamRate).PerSecond()), s.real(s.Duration), s.delayText())
 	p, _ := s.Profile.Profile() // Validate has resolved it
 	busy := int(prediction.Pool.MaxBusy.Nominal)
 	switch {
@@ -79,4 +79,13 @@ func recoverySentence(s *Settings, prediction queueing.Prediction) string {
 func (s *Settings) protections() string {
 	p, _ := s.Profile.Profile() // Validate has resolved it
 	return "profile " + p.Name + " (" + p.Summary + ")"
+}
+
+// delayText is the stub's delay as it is met: a constant one in real time.
+func (s *Settings) delayText() string {
+	d, err := time.ParseDuration(s.Delay)
+	if err != nil || s.Scale == 1 {
+		return s.Delay
+	}
+	return fmt.Sprintf("%v (%v at scale 1)", s.real(d), d)
 }
