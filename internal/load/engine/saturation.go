@@ -12,6 +12,9 @@ const (
 	// named.
 	maxGCPausePercent = 1
 	maxGCCPUPercent   = 10
+	// minGCCPUPercent of one CPU, in a second as busy as the busiest, is what the
+	// garbage collector takes of it at the least before it is named.
+	minGCCPUPercent = 2
 )
 
 // ownLimits are those of its own that the generator ran into, each in a line with its
@@ -45,7 +48,7 @@ func ownLimits(s *result.Saturation, c Config) []string {
 	case s.GCPauseMS > maxGCPausePercent/100.*window || s.GCPauseMaxMS >= ms(c.MaxLag) && s.PacerWaitSeconds == 0:
 		add("the generator's own limit: its garbage collector stopped it %d times for %.1f ms together, %.1f ms at most; set GOGC or GOMEMLIMIT higher, or %s",
 			s.GCCycles, s.GCPauseMS, s.GCPauseMaxMS, slower)
-	case s.GCCPUPercent > maxGCCPUPercent && s.GCCycles >= s.Seconds:
+	case s.GCCPUPercent > maxGCCPUPercent && s.GCCPUPercent/100*s.CPUPercentMax > minGCCPUPercent:
 		// A cycle now and then is a large part only of a CPU time that is nothing.
 		add("the generator's own limit: its garbage collector took %.0f %% of the CPU that it used, in %d cycles; set GOGC or GOMEMLIMIT higher, or %s",
 			s.GCCPUPercent, s.GCCycles, slower)

@@ -38,7 +38,8 @@ func TestOwnLimits(t *testing.T) {
 		{"one long pause", &result.Saturation{Seconds: 30, GCCycles: 7, GCPauseMS: 6, GCPauseMaxMS: 5}, []string{long}},
 		{"one long pause on a crowded machine", &result.Saturation{Seconds: 30, GCCycles: 7, GCPauseMS: 6, GCPauseMaxMS: 5, PacerWaitSeconds: 3, PacerWaitPercentMax: 34.2}, []string{crowded}},
 		{"hardly any CPU, and a cycle of it", &result.Saturation{Seconds: 30, GCCycles: 1, GCCPUPercent: 31}, nil},
-		{"the collector's CPU", &result.Saturation{Seconds: 30, GCCycles: 900, GCPauseMS: 100, GCPauseMaxMS: 1, GCCPUPercent: 31}, []string{
+		{"hardly any CPU, in a second with two cycles", &result.Saturation{Seconds: 1, CPUPercentMax: 7, GCCycles: 2, GCCPUPercent: 28}, nil},
+		{"the collector's CPU", &result.Saturation{Seconds: 30, CPUPercentMax: 60, GCCycles: 900, GCPauseMS: 100, GCPauseMaxMS: 1, GCCPUPercent: 31}, []string{
 			"the generator's own limit: its garbage collector took 31 % of the CPU that it used, in 900 cycles; set GOGC or GOMEMLIMIT higher, or lower the rate"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
