@@ -183,6 +183,7 @@ func hanging(t *testing.T, args ...string) (*exec.Cmd, *bufio.Reader) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cmd.Stderr = new(bytes.Buffer)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -206,6 +207,10 @@ func TestTheFirstSignalStops(t *testing.T) {
 			cmd.Wait()
 			if cmd.ProcessState.ExitCode() != cli.ExitInterrupted || !strings.HasPrefix(first, "INVALID") {
 				t.Errorf("%v, first line %q", cmd.ProcessState, first)
+			}
+			const note = "loadgen: interrupted: no more is sent, and what is in flight is waited for, 10s at most; a second signal ends it at once, without a result\n"
+			if stderr := cmd.Stderr.(*bytes.Buffer).String(); strings.Count(stderr, note) != 1 {
+				t.Errorf("stderr %q, want once %q", stderr, note)
 			}
 			if _, err := result.ReadLoad(jsonFile); err != nil {
 				t.Error(err)

@@ -56,6 +56,7 @@ func newScreen(w io.Writer) screen {
 type progress struct {
 	screen  screen
 	latest  chan moment // one place: a moment that was not shown makes room for the next
+	notes   chan string // one place: what is said once, between two moments
 	done    chan struct{}
 	all     *latency.Histogram // of the last second, all endpoints
 	dropped int
@@ -73,7 +74,7 @@ type moment struct {
 
 // showProgress begins with the notes, a line each.
 func showProgress(s screen, notes []string) *progress {
-	p := &progress{screen: s, latest: make(chan moment, 1), done: make(chan struct{}), all: latency.New()}
+	p := &progress{screen: s, latest: make(chan moment, 1), notes: make(chan string, 1), done: make(chan struct{}), all: latency.New()}
 	go p.show(notes)
 	return p
 }
@@ -105,6 +106,9 @@ func (p *progress) second(s engine.Second) {
 	p.latest <- m
 }
 
+// note says text in a line of its own. It is to be called once, and never waits.
+func (p *progress) note(text string) { p.notes <- text }
+
 // end shows no more, and leaves the line of a terminal empty.
 func (p *progress) end() {
 	close(p.latest)
@@ -120,23 +124,35 @@ func (p *progress) show(notes []string) {
 		fmt.Fprintf(p.screen.w, "loadgen: %s\n", note)
 	}
 	drawn, last := false, time.Duration(0)
-	for m := range p.latest {
-		switch {
-		case p.screen.redraw:
-			fmt.Fprint(p.screen.w, "\r\033[K"+m.line(p.screen))
-			drawn = true
-		case m.at-last >= plainEvery*time.Second:
-			fmt.Fprintln(p.screen.w, m.line(p.screen))
-			last = m.at
+	erase := func() {
+		if drawn {
+			fmt.Fprint(p.screen.w, "\r\033[K")
+			drawn = false
 		}
 	}
-	if drawn {
-		fmt.Fprint(p.screen.w, "\r\033[K")
+	defer erase()
+	for {
+		select {
+		case note := <-p.notes:
+			erase()
+			fmt.Fprintf(p.screen.w, "loadgen: %s\n", note)
+		case m, more := <-p.latest:
+			switch {
+			case !more:
+				return
+			case p.screen.redraw:
+				fmt.Fprint(p.screen.w, "\r\033[K"+m.line(p.screen))
+				drawn = true
+			case m.at-last >= plainEvery*time.Second:
+				fmt.Fprintln(p.screen.w, m.line(p.screen))
+				last = m.at
+			}
+		}
 	}
 }
 
-// line is the moment in one line. Drops come first: they are what makes the run
-// invalid, and what may not be cut off by a narrow terminal.
+// line is the moment in one line. Drops come first, since they make the run invalid,
+// and failures before latencies: neither may be cut off by a narrow terminal.
 func (m moment) line(s screen) string {
 	parts := []string{fmt.Sprintf("%v/%v", m.at.Round(time.Second), m.window)}
 	loud := ""
@@ -152,13 +168,12 @@ func (m moment) line(s screen) string {
 	default:
 		parts = append(parts, "waiting for answers")
 	}
-	parts = append(parts, fmt.Sprintf("%d in flight", m.inFlight))
+	parts = append(parts, fmt.Sprintf("%d failed", m.failed), fmt.Sprintf("%d in flight", m.inFlight))
 	if m.answered {
 		parts = append(parts, fmt.Sprintf("p50 %s, p99 %s ms", milliseconds(m.p50), milliseconds(m.p99)))
 	} else {
 		parts = append(parts, "no answers")
 	}
-	parts = append(parts, fmt.Sprintf("%d failed", m.failed))
 	text := strings.Join(parts, "  ")
 	if !s.redraw {
 		return text

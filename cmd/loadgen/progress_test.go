@@ -34,9 +34,9 @@ func secondOf(at, planned, dropped int) engine.Second {
 
 func TestProgress(t *testing.T) {
 	const (
-		first   = "1s/30s  20 of 20/s  3 in flight  p50 2.0, p99 2.0 ms  1 failed"
-		quiet   = "7s/30s  20 of 20/s  3 in flight  p50 2.0, p99 2.0 ms  2 failed"
-		loud    = "7s/30s  DROPPED 10  10 of 20/s  3 in flight  p50 2.0, p99 2.0 ms  2 failed"
+		first   = "1s/30s  20 of 20/s  1 failed  3 in flight  p50 2.0, p99 2.0 ms"
+		quiet   = "7s/30s  20 of 20/s  2 failed  3 in flight  p50 2.0, p99 2.0 ms"
+		loud    = "7s/30s  DROPPED 10  10 of 20/s  2 failed  3 in flight  p50 2.0, p99 2.0 ms"
 		erase   = "\r\033[K"
 		red     = "\033[1;31m"
 		regular = "\033[0m"
@@ -73,6 +73,23 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// TestANoteTakesTheLineOfTheTerminal: what was drawn does not stand beside it.
+func TestANoteTakesTheLineOfTheTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		p := showProgress(screen{w: &text, redraw: true, width: func() int { return 120 }}, nil)
+		p.second(secondOf(1, 20, 0))
+		synctest.Wait()
+		p.note("interrupted")
+		synctest.Wait()
+		p.end()
+		const want = "\r\033[K1s/30s  20 of 20/s  1 failed  3 in flight  p50 2.0, p99 2.0 ms\r\033[Kloadgen: interrupted\n"
+		if text.String() != want {
+			t.Errorf("got\n%q\nwant\n%q", text.String(), want)
+		}
+	})
+}
+
 func TestProgressFitsTheTerminal(t *testing.T) {
 	m := moment{at: time.Second, window: 30 * time.Second, dropped: 1234}
 	for width, want := range map[int]string{0: "", 1: "", 10: "1s/30s  D", 22: "1s/30s  DROPPED 1234 "} {
@@ -82,11 +99,11 @@ func TestProgressFitsTheTerminal(t *testing.T) {
 		}
 	}
 	over := moment{at: 40 * time.Second, window: 30 * time.Second, inFlight: 7}
-	if got, want := over.line(screen{}), "40s/30s  waiting for answers  7 in flight  no answers  0 failed"; got != want {
+	if got, want := over.line(screen{}), "40s/30s  waiting for answers  0 failed  7 in flight  no answers"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	over.started = 5
-	if got, want := over.line(screen{}), "40s/30s  5/s  7 in flight  no answers  0 failed"; got != want {
+	if got, want := over.line(screen{}), "40s/30s  5/s  0 failed  7 in flight  no answers"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
