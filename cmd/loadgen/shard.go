@@ -33,7 +33,7 @@ func (s *sharding) addFlags(fs *flag.FlagSet, shard *arrival.Shard) {
 		*shard, err = arrival.ParseShard(text)
 		return err
 	})
-	fs.StringVar(&s.folder, "claim", "", "`folder` that all generators see, in which those with -shard auto/n claim their parts")
+	fs.StringVar(&s.folder, "claim", "", "claim a part for -shard auto/n in this `folder`, which all generators see")
 }
 
 // checkSharding refuses what does not go together.

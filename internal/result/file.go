@@ -27,6 +27,10 @@ type File struct {
 // a socket are refused. A pipe that nobody reads is waited for. The error is an
 // *fs.PathError.
 func Create(path string) (*File, error) {
+	if path == "-" {
+		// Elsewhere it stands for stdout, and a file of that name is never meant.
+		return nil, &fs.PathError{Op: "write", Path: path, Err: errors.New("/dev/stdout is standard output, and ./- is a file of that name")}
+	}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

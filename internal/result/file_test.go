@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -212,6 +213,19 @@ func TestASymbolicLinkStaysOne(t *testing.T) {
 			wantFolder(t, filepath.Join(dir, "data"), "load.json")
 			wantFolder(t, filepath.Join(dir, "links"), "again", "load.json")
 		})
+	}
+}
+
+func TestADashIsNotTakenForStdout(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := WriteFile("-", nil); err == nil || !strings.Contains(err.Error(), "/dev/stdout is standard output") {
+		t.Errorf("%v, want where standard output is", err)
+	}
+	if err := Probe("-"); err == nil {
+		t.Error("Probe takes what Create refuses")
+	}
+	if err := WriteFile("./-", nil); err != nil {
+		t.Error(err)
 	}
 }
 

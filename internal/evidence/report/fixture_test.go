@@ -165,7 +165,7 @@ func droppedRun(n int) result.Summary {
 func invalidFixed() result.Summary {
 	s := fixedRun(1, 1)
 	s.Verdict.Outcome = result.Invalid
-	s.Validity = result.Validity{Reasons: []string{"fast: lag p99 is 7.20 ms (limit 5ms); the generator used 1.90 s of CPU and waited 66 ms for one"}}
+	s.Validity = result.Validity{Reasons: []string{"fast: lag p99 is 7.20 ms (limit 5ms); the generator used 1.90 s of CPU and waited 0.07 s for a CPU"}}
 	return s
 }
 

@@ -402,7 +402,7 @@ func (e *evidence) crowding(children []result.Child) string {
 		if c == e.load.Generator {
 			continue
 		}
-		used = append(used, fmt.Sprintf("%s used %.2f s of CPU and waited %.0f ms for one", c.Name, c.CPUSeconds, c.RunQueueWaitMS))
+		used = append(used, fmt.Sprintf("%s used %.2f s of CPU and waited %.2f s for a CPU", c.Name, c.CPUSeconds, c.RunQueueWaitMS/1000))
 	}
 	if len(used) == 0 {
 		return ""

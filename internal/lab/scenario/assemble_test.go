@@ -71,7 +71,7 @@ func TestLagIsExplained(t *testing.T) {
 	}
 	want := []string{
 		"fast: lag p99 is 9.00 ms (limit 5ms)",
-		"while the load was on, summed over threads: victim used 0.25 s of CPU and waited 12 ms for one",
+		"while the load was on, summed over threads: victim used 0.25 s of CPU and waited 0.01 s for a CPU",
 	}
 	if diff := cmp.Diff(want, outcome.Summary.Validity.Reasons); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -316,6 +316,8 @@ func (e Endpoint) validate(c Config) error {
 func target(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
+	case !strings.Contains(raw, "://"):
+		return nil, fmt.Errorf("URL %q must start with http:// or https://", Redacted(raw))
 	case err != nil && strings.Contains(raw, "@"):
 		// The words of package url may quote a part of the password.
 		return nil, fmt.Errorf("URL %q is malformed; in a name or password write %%2F for / and so on", Redacted(raw))
@@ -335,8 +337,14 @@ func target(raw string) (*url.URL, error) {
 // malformed.
 var credentials = regexp.MustCompile(`//.*@`)
 
-// Redacted is a URL without its credentials, for messages.
-func Redacted(raw string) string { return credentials.ReplaceAllLiteralString(raw, "//***@") }
+// Redacted is a URL without its credentials, for messages. Those of one without
+// a scheme begin where it does.
+func Redacted(raw string) string {
+	if at := strings.LastIndex(raw, "@"); at >= 0 && !strings.Contains(raw, "//") {
+		return "***" + raw[at:]
+	}
+	return credentials.ReplaceAllLiteralString(raw, "//***@")
+}
 
 // urlSyntax is what url.Parse found wrong, without the URL.
 func urlSyntax(err error) error {

@@ -151,7 +151,7 @@ func TestAShardNeedsAStart(t *testing.T) {
 		Duration: time.Second, Shard: arrival.Shard{Index: 1, Of: 2},
 		Endpoints: []Endpoint{{Name: "fast", URL: "http://127.0.0.1/", Rate: 1}},
 	}.WithDefaults()
-	if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), "shard 1/2 needs the moment that all 2 shards start at; give each the same -start-at, as in -start-at 20") {
+	if err := plan.Validate(); err == nil || !strings.Contains(err.Error(), "2 shards need one moment at which all of them start; give each the same -start-at, as in -start-at 20") {
 		t.Errorf("error %v, want that the start is missing", err)
 	}
 	plan.StartAt = time.Now().Add(-time.Second)

@@ -177,8 +177,8 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 	for _, limit := range ownLimits(load.Saturation, c) {
 		blame("%s", limit)
 	}
-	used := fmt.Sprintf("the generator used %.2f s of CPU and waited %.0f ms for one, summed over threads",
-		load.Generator.CPUSeconds, load.Generator.RunQueueWaitMS)
+	used := fmt.Sprintf("the generator used %.2f s of CPU and waited %.2f s for a CPU, summed over threads",
+		load.Generator.CPUSeconds, load.Generator.RunQueueWaitMS/1000)
 	switch {
 	case tooLate:
 		invalid("%s", used)

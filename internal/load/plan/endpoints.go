@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"chokepoint/internal/load/engine"
 	"chokepoint/internal/load/threshold"
 )
 
@@ -112,7 +113,10 @@ func (b *builder) withURL(all []description, base description, urls []string) []
 	switch {
 	case len(urls) > 1:
 		b.faults.add("", fmt.Errorf("one URL is enough, got %d arguments; flags go before it, and more URLs are given with -endpoint", len(urls)))
-		return all
+	case !strings.Contains(urls[0], "://"):
+		b.faults.add("", fmt.Errorf("%q is neither a URL, which starts with http:// or https://, nor a command (plan, report, diff); the file of a plan goes after -plan", engine.Redacted(urls[0])))
+	}
+	switch {
 	case len(b.flags.endpoints) > 0:
 		b.faults.add("", errors.New("give a URL or -endpoint, not both"))
 		return all

@@ -34,7 +34,7 @@ P:5: seed has no value; give one, or leave the key out
 P:6: seed is given twice
 P:13: unknown key "headers"; did you mean header?
 P:1: duration "soon": not a duration such as 500ms, 30s or 5m
-P:4: threshold "avg<2ms": threshold "avg<2ms": a mean hides the slow answers; take med or a percentile such as p(95); write it as fast:p(95)<200ms, failed<1% or dropped==0
+P:4: threshold "avg<2ms": a mean hides the slow answers; take med or a percentile such as p(95); write it as fast:p(95)<200ms, failed<1% or dropped==0
 P:12: endpoint slow: rate "many": not a number; write it as 20, 20/s, 1200/m or 72000/h
 P:14: endpoint slow: timeout 0s must be above zero
 P:15: an endpoint has no name; give name: a`},
@@ -79,7 +79,10 @@ P:4: endpoint name "a b": use letters, digits, _ and - only`},
 		{"a far key", "colour: red\n", `P:1: unknown key "colour"; the keys are ` + strings.Join(planKeyNames(), ", ")},
 		{"an output", "url: http://a/\nrate: 1\njson: load.json\n", `P:3: unknown key "json"; the keys are ` + strings.Join(planKeyNames(), ", ")},
 		{"negative", "url: http://a/\nrate: 1\ngraceful-stop: -1s\n", "P:3: graceful stop -1s is negative; leave it out to wait for every answer"},
-		{"a boolean", "url: http://a/\nrate: 1\ninsecure: perhaps\n", `P:3: insecure "perhaps": parse error`},
+		{"a closed model of nobody", "url: http://a/\nrate: 1\nclosed: 0\n", "P:3: a closed model with 0 workers; give one or more"},
+		{"a seed", "url: http://a/\nrate: 1\nseed: -1\n", `P:3: seed "-1": not a whole number from 0 to 18446744073709551615`},
+		{"a start", "url: http://a/\nrate: 1\nstart-at: tomorrow\n", `P:3: start-at "tomorrow": not a time such as 2026-01-31T15:04:05Z`},
+		{"a boolean", "url: http://a/\nrate: 1\ninsecure: perhaps\n", `P:3: insecure "perhaps": not true or false`},
 		{"two ways", "url: http://a/\nrate: 1\nkeepalive: false\nmax-age: 3s\n", "P:3: without keep-alive a connection carries one request: leave out its maximum age and maximum requests"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -144,6 +147,9 @@ func TestFaultsOfACommandLine(t *testing.T) {
 		{"a count of a closed model", []string{"-n", "5", "-closed", "1", "http://a/"}, "count 5: a closed model sends as many as are answered; give -duration"},
 		{"a count and a duration", []string{"-n", "5", "-z", "1s", "-rate", "1", "http://a/"}, "count 5: the duration is count / rate; leave the duration out"},
 		{"a header without a colon", []string{"-H", "nonsense", "-rate", "1", "http://a/"}, "endpoint url: a header has no name and colon; write it as 'Name: value'"},
+		{"a mistyped command", []string{"repotr", "-rate", "1"}, "one URL is enough, got 3 arguments; flags go before it, and more URLs are given with -endpoint"},
+		{"a file for a URL", []string{"plan.yaml"}, `"plan.yaml" is neither a URL, which starts with http:// or https://, nor a command (plan, report, diff); the file of a plan goes after -plan`},
+		{"a host for a URL", []string{"-rate", "1", "127.0.0.1:8080/a"}, `"127.0.0.1:8080/a" is neither a URL, which starts with http:// or https://, nor a command (plan, report, diff); the file of a plan goes after -plan`},
 		{"a body file without a name", []string{"-d", "@", "-rate", "1", "http://a/"}, "endpoint url: body @: the file is missing, as in @body.json"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -166,6 +172,8 @@ func TestNoFaultShowsASecret(t *testing.T) {
 		args []string
 	}{
 		{"a URL", []string{"-rate", "0.5", "ftp://user:" + secret + "@a/"}},
+		{"a URL without its scheme", []string{"-rate", "1", "user:" + secret + "@a/"}},
+		{"one of an -endpoint", []string{"-endpoint", "name=a,rate=1,url=user:" + secret + "@a/"}},
 		{"a URL that is malformed", []string{"-rate", "0.5", "http://user:" + secret + "/@a/"}},
 		{"a URL twice", []string{"-rate", "5", "http://u:" + secret + "@a/", "http://u:" + secret + "@b/"}},
 		{"a URL without a rate", []string{"http://u:" + secret + "@a/"}},

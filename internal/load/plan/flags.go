@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -108,6 +109,32 @@ func parseNumber(text string) (int, error) {
 	return n, nil
 }
 
+func parseSeed(text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 0, 64)
+	if err != nil {
+		return 0, fmt.Errorf("not a whole number from 0 to %d", uint64(math.MaxUint64))
+	}
+	return n, nil
+}
+
+func parseBoolean(text string) (bool, error) {
+	b, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, errors.New("not true or false")
+	}
+	return b, nil
+}
+
+// IsBoolFlag says, for package flag, that -name alone means true.
+func (v *value[T]) IsBoolFlag() bool {
+	_, ok := any(v.to).(*bool)
+	return ok
+}
+
+func (f *Flags) boolean(to *bool, name, usage string) {
+	f.fs.Var(&value[bool]{to, parseBoolean}, name, usage)
+}
+
 func (f *Flags) duration(to *time.Duration, name, usage string) {
 	f.fs.Var(&value[time.Duration]{to, parseDuration}, name, usage)
 }
@@ -123,8 +150,9 @@ func (f *Flags) addLoad() {
 	f.fs.StringVar(&f.file, flagPlan, "", "read the plan from this YAML `file`; a flag wins over it")
 	f.duration(&c.Duration, flagDuration, "the load window takes this `duration`")
 	f.number(&f.count, flagCount, "send exactly `N` requests: the window is N / rate")
-	f.fs.StringVar(&f.arrivals, flagArrivals, string(engine.Constant), "`pattern`, poisson, "+arrival.PatternSyntax)
-	f.fs.Uint64Var(&c.Seed, "seed", 1, "`number` that poisson arrivals are drawn from")
+	f.fs.StringVar(&f.arrivals, flagArrivals, string(engine.Constant), "a `pattern`: poisson, "+arrival.PatternSyntax)
+	c.Seed = 1
+	f.fs.Var(&value[uint64]{&c.Seed, parseSeed}, "seed", "draw poisson arrivals from this `number`")
 	f.duration(&c.Warmup, "warmup", "load for this `duration` before the window, which is in no figure")
 	f.fs.Func("start-at", "the first arrival is at this RFC 3339 `time` (default: at once)", func(s string) (err error) {
 		if c.StartAt, err = time.Parse(time.RFC3339Nano, s); err != nil {
@@ -140,7 +168,7 @@ func (f *Flags) addLoad() {
 		return err
 	})
 	f.duration(&c.MaxLag, flagMaxLag, "a lag p99 above this `duration` makes the run invalid")
-	f.fs.StringVar((*string)(&c.Engine), "engine", string(engine.Auto), "`kind` of auto, loop (plain http on Linux) or goroutines")
+	f.fs.StringVar((*string)(&c.Engine), "engine", string(engine.Auto), "play it with the engine of this `kind`: auto, loop (plain http on Linux) or goroutines")
 	f.number(&c.Loops, "loops", "`threads` of engine loop (default: one for every 20,000/s, as far as there are CPUs)")
 	f.fs.StringVar(&c.Phase, "phase", adminapi.PhaseLoad, "a `word` that is sent as "+adminapi.HeaderPhase)
 	threshold.AddFlag(f.fs, &f.thresholds)
@@ -164,8 +192,8 @@ func (f *Flags) addRequests() {
 		return nil
 	})
 	usages := map[string]string{
-		"rate":    "requests per `second`, as 20, 20/s or 1200/m",
-		"method":  "HTTP `method` (default GET, with a body POST)",
+		"rate":    "send at this `rate`, as 20, 20/s or 1200/m",
+		"method":  "use this HTTP `method` (default GET, with a body POST)",
 		"header":  "send this header `line`, 'Name: value', as well; repeat it for more",
 		"body":    "send this `text` as the body, or with @file what is in the file",
 		"rows":    "take url and body of each request in turn from this CSV or JSON Lines `file`",
@@ -190,11 +218,11 @@ func (f *Flags) addRequests() {
 func (f *Flags) addConnections() {
 	c := &f.config.Connections
 	f.keepAlive = true
-	f.fs.BoolVar(&c.Insecure, flagInsecure, false, "do not verify the server's certificate")
+	f.boolean(&c.Insecure, flagInsecure, "do not verify the server's certificate")
 	f.fs.StringVar(&f.cacert, flagCACert, "", "verify it with the authorities of this PEM `file` alone")
 	f.fs.StringVar(&f.cert, flagCert, "", "client certificate, a PEM `file`")
 	f.fs.StringVar(&f.key, flagKey, "", "its key, a PEM `file` (default: that of -cert)")
-	f.fs.StringVar(&c.ServerName, "server-name", "", "`name` to ask for and to verify with TLS (default: the URL's host)")
+	f.fs.StringVar(&c.ServerName, "server-name", "", "ask for and verify this `name` with TLS (default: the URL's host)")
 	f.fs.Func("connect-to", "connect elsewhere by this `rule`, HOST1:PORT1:HOST2:PORT2; repeat it for more", func(s string) error {
 		r, err := engine.ParseConnectTo(s)
 		c.ConnectTo = append(c.ConnectTo, r)
@@ -215,7 +243,7 @@ func (f *Flags) addConnections() {
 		}
 		return nil
 	})
-	f.fs.BoolVar(&f.keepAlive, flagKeepAlive, true, "use a connection again; -keepalive=false makes one for each request")
+	f.boolean(&f.keepAlive, flagKeepAlive, "use a connection again; -keepalive=false makes one for each request")
 	f.duration(&c.MaxAge, flagMaxAge, "close a connection that is older than this `duration`")
 	f.number(&c.MaxRequests, flagMaxRequests, "close a connection after `N` requests")
 }

@@ -12,6 +12,7 @@
 package plan
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -77,7 +78,11 @@ func (b *builder) applySettings() {
 			continue
 		}
 		if err := b.flags.fs.Set(s.flag, s.text); err != nil {
-			b.faults.add(s.at, fmt.Errorf("%s %q: %w", s.key, s.text, err))
+			// What several flags share names its kind and value itself.
+			if what := fmt.Sprintf("%s %q: ", s.key, s.text); !strings.HasPrefix(err.Error(), what) {
+				err = fmt.Errorf("%s%w", what, err)
+			}
+			b.faults.add(s.at, err)
 		}
 	}
 }
@@ -121,7 +126,11 @@ func (b *builder) yields(s setting) bool {
 
 // checkZeros refuses a zero that would be taken for the default.
 func (b *builder) checkZeros() {
-	if cli.Given(b.flags.fs)[flagMaxLag] && b.config.MaxLag == 0 {
+	given := cli.Given(b.flags.fs)
+	if given[flagClosed] && b.config.Closed == 0 {
+		b.faults.add(b.file.place(flagClosed), errors.New("a closed model with 0 workers; give one or more"))
+	}
+	if given[flagMaxLag] && b.config.MaxLag == 0 {
 		b.faults.add(b.file.place(flagMaxLag), fmt.Errorf("maximum lag 0s must be above zero: no generator is that punctual"))
 	}
 }
