@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"chokepoint/internal/cli"
@@ -18,45 +19,87 @@ import (
 const compareSynopsis = `Usage: lab compare exhaustion [-profiles anti,fixed] [-runs 3] [flags of lab run exhaustion]
 
 Runs the profiles in turn, round after round, and compares them: medians with
-ranges, over valid runs only.`
+ranges, over valid runs only. -vary FLAG=VALUE,VALUE runs each with every value of
+a flag of lab run exhaustion; of several -vary, with every combination.`
 
-const maxRounds = 100
+const (
+	maxRounds = 100
+	// maxCompared bounds what is compared: a page with more columns tells nothing.
+	maxCompared = 100
+)
+
+// compareFlags are the flags of lab compare.
+type compareFlags struct {
+	settings scenario.Settings
+	shown    liveFlags
+	names    string
+	rounds   int
+	asJSON   bool
+	vary     []variation
+}
+
+// variation is a flag with the values that it takes in turn.
+type variation struct {
+	flag   string
+	values []string
+}
+
+// parse reads args, with the environment and the file of settings.
+func (f *compareFlags) parse(args []string, stdout io.Writer) error {
+	fs := flag.NewFlagSet("lab compare exhaustion", flag.ContinueOnError)
+	f.settings.Bind(fs)
+	scenarioFlags := map[string]bool{}
+	fs.VisitAll(func(f *flag.Flag) { scenarioFlags[f.Name] = f.Name != "profile" })
+	f.shown.bind(fs)
+	fs.StringVar(&f.names, "profiles", "anti,fixed", "the profiles to compare, by `name,name`; the first is what the others are held against")
+	fs.IntVar(&f.rounds, "runs", 3, "runs of each profile")
+	fs.BoolVar(&f.asJSON, "json", false, "print comparison.json instead of the outcome")
+	fs.Func("vary", "`flag=value,value` of lab run exhaustion, each value in turn; may be repeated", func(text string) error {
+		name, values, ok := strings.Cut(text, "=")
+		name = strings.TrimLeft(name, "-")
+		v := variation{name, strings.Split(values, ",")}
+		switch {
+		case !ok || !scenarioFlags[name]:
+			return fmt.Errorf("want a flag of lab run exhaustion and its values, such as accept-backlog=10,100; profiles are varied by -profiles")
+		case slices.ContainsFunc(f.vary, func(o variation) bool { return o.flag == name }):
+			return fmt.Errorf("-%s is varied twice; give all its values in one -vary", name)
+		}
+		for i, value := range v.values {
+			if value == "" || slices.Contains(v.values[:i], value) {
+				return fmt.Errorf("value %q of -%s is empty or given twice", value, name)
+			}
+		}
+		f.vary = append(f.vary, v)
+		return nil
+	})
+	return parseSettings(fs, &f.settings, args, compareSynopsis, stdout)
+}
 
 func compareProfiles(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 	args, err := scenarioName("compare", args)
 	if err != nil {
 		return cli.ExitUsage, err
 	}
-	var s scenario.Settings
-	var names string
-	var rounds int
-	var shown liveFlags
-	var asJSON bool
-	fs := flag.NewFlagSet("lab compare exhaustion", flag.ContinueOnError)
-	s.Bind(fs)
-	shown.bind(fs)
-	fs.StringVar(&names, "profiles", "anti,fixed", "the profiles to compare, by `name,name`; the first is what the others are held against")
-	fs.IntVar(&rounds, "runs", 3, "runs of each profile")
-	fs.BoolVar(&asJSON, "json", false, "print comparison.json instead of the outcome")
-	if err := parseSettings(fs, &s, args, compareSynopsis, stdout); err != nil {
+	var f compareFlags
+	if err := f.parse(args, stdout); err != nil {
 		return cli.ExitUsage, err
 	}
-	if rounds < 1 || rounds > maxRounds {
-		return cli.ExitUsage, fmt.Errorf("-runs %d: want 1 to %d", rounds, maxRounds)
+	if f.rounds < 1 || f.rounds > maxRounds {
+		return cli.ExitUsage, fmt.Errorf("-runs %d: want 1 to %d", f.rounds, maxRounds)
 	}
-	settings, err := eachProfile(s, names)
+	settings, err := f.compared(args)
 	if err == nil {
-		err = shown.validate()
+		err = f.shown.validate()
 	}
 	if err != nil {
 		return cli.ExitUsage, err
 	}
-	return withLab(ctx, s.ResultsDir, shown, rounds*len(settings), stderr, func(l *lab.Lab) (int, error) {
-		dir, comparison, err := l.Compare(ctx, settings, rounds)
+	return withLab(ctx, f.settings.ResultsDir, f.shown, f.rounds*len(settings), stderr, func(l *lab.Lab) (int, error) {
+		dir, comparison, err := l.Compare(ctx, settings, f.rounds)
 		if dir == "" {
 			return failureCode(ctx), err
 		}
-		if err := printResult(stdout, asJSON, comparison, dir, printComparison); err != nil {
+		if err := printResult(stdout, f.asJSON, comparison, dir, printComparison); err != nil {
 			return cli.ExitFailure, err
 		}
 		if err != nil && ctx.Err() == nil {
@@ -64,6 +107,53 @@ func compareProfiles(ctx context.Context, args []string, stdout, stderr io.Write
 		}
 		return comparisonCode(ctx, comparison, settings), nil
 	})
+}
+
+// compared are the settings of everything that is compared: each profile, with
+// each combination of what varies.
+func (f *compareFlags) compared(args []string) ([]scenario.Settings, error) {
+	combinations := [][]string{nil}
+	for _, v := range f.vary {
+		var more [][]string
+		for _, c := range combinations {
+			for _, value := range v.values {
+				more = append(more, append(slices.Clone(c), v.flag+"="+value))
+			}
+		}
+		combinations = more
+		if len(combinations) > maxCompared {
+			return nil, fmt.Errorf("-vary makes more than %d combinations; give fewer values", maxCompared)
+		}
+	}
+	var all []scenario.Settings
+	for _, c := range combinations {
+		settings := f.settings
+		if len(c) > 0 {
+			// Settings are bound to their own flags, so each variant is parsed anew.
+			varied := slices.Clone(args)
+			for _, setting := range c {
+				varied = append(varied, "-"+setting)
+			}
+			var one compareFlags
+			if err := one.parse(varied, io.Discard); err != nil {
+				return nil, fmt.Errorf("-vary: %w", err)
+			}
+			settings = one.settings
+			settings.Variant = strings.Join(c, " ")
+		}
+		profiles, err := eachProfile(settings, f.names)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, profiles...)
+	}
+	switch {
+	case len(all) < 2:
+		return nil, errors.New("-profiles: a comparison needs two, such as anti,fixed")
+	case len(all) > maxCompared:
+		return nil, fmt.Errorf("%d profiles and variants to compare: want at most %d", len(all), maxCompared)
+	}
+	return all, nil
 }
 
 // eachProfile makes the settings of every profile that is compared.
@@ -85,9 +175,6 @@ func eachProfile(s scenario.Settings, names string) ([]scenario.Settings, error)
 		}
 		all = append(all, one)
 	}
-	if len(all) < 2 {
-		return nil, errors.New("-profiles: a comparison needs two, such as anti,fixed")
-	}
 	return all, nil
 }
 
@@ -100,7 +187,7 @@ func comparisonCode(ctx context.Context, c result.Comparison, settings []scenari
 	expected := map[string]result.Outcome{}
 	for _, s := range settings {
 		if p, err := s.Profile.Profile(); err == nil {
-			expected[p.Name] = result.Outcome(p.Expect)
+			expected[s.Label()] = result.Outcome(p.Expect)
 		}
 	}
 	code := cli.ExitOK

@@ -24,13 +24,13 @@ func (l *Lab) Compare(ctx context.Context, settings []scenario.Settings, rounds 
 		Scenario: scenario.Exhaustion, Scale: base.Scale, StartedAt: time.Now().UTC(), Planned: rounds,
 	}
 	for _, s := range settings {
-		head.Profiles = append(head.Profiles, s.Profile.Name)
+		head.Profiles = append(head.Profiles, s.Label())
 	}
 	var runs []report.ComparedSummary
 	var ended error
 	for round := 1; round <= rounds && ended == nil; round++ {
 		for _, s := range settings {
-			l.progress("round %d of %d: %s", round, rounds, s.Profile.Name)
+			l.progress("round %d of %d: %s", round, rounds, s.Label())
 			dir, summary, err := l.Exhaustion(ctx, s, round)
 			if err != nil {
 				ended = err

@@ -65,9 +65,11 @@ type Summary struct {
 
 // Run names a run.
 type Run struct {
-	ID        string    `json:"id"`
-	Scenario  string    `json:"scenario"`
-	Profile   string    `json:"profile"`
+	ID       string `json:"id"`
+	Scenario string `json:"scenario"`
+	Profile  string `json:"profile"`
+	// Variant is what a comparison varied in the run, such as "accept-backlog=10".
+	Variant   string    `json:"variant,omitempty"`
 	Scale     float64   `json:"scale"`
 	StartedAt time.Time `json:"started_at"`
 	// EndedEarly is why the run ended before its time; empty if it did not.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"chokepoint/internal/result"
 	"chokepoint/internal/stats"
@@ -29,10 +30,11 @@ func BuildComparison(head result.Comparison, runs []ComparedSummary) result.Comp
 	var all []result.Summary
 	for _, r := range runs {
 		s := r.Summary
-		c.Runs = append(c.Runs, result.ComparedRun{Profile: s.Run.Profile, Path: r.Path, Valid: s.Validity.Valid,
+		name := compared(s.Run)
+		c.Runs = append(c.Runs, result.ComparedRun{Profile: name, Path: r.Path, Valid: s.Validity.Valid,
 			Outcome: s.Verdict.Outcome, Reasons: s.Validity.Reasons})
-		if s.Validity.Valid && slices.Contains(c.Profiles, s.Run.Profile) {
-			valid[s.Run.Profile] = append(valid[s.Run.Profile], s)
+		if s.Validity.Valid && slices.Contains(c.Profiles, name) {
+			valid[name] = append(valid[name], s)
 			all = append(all, s)
 		}
 	}
@@ -41,6 +43,9 @@ func BuildComparison(head result.Comparison, runs []ComparedSummary) result.Comp
 	c.Warnings = comparisonWarnings(c, valid)
 	return c
 }
+
+// compared is what a run is called in a comparison: its profile, with what was varied.
+func compared(r result.Run) string { return strings.TrimSpace(r.Profile + " " + r.Variant) }
 
 // condense computes the metrics and judges them as one family.
 func condense(figures []figure, profiles []string, valid map[string][]result.Summary) []result.ComparedMetric {

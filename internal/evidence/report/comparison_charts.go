@@ -186,7 +186,7 @@ func (c comparisonFolder) stacksOf(profile, point, where string) string {
 // profile.
 func (c comparisonFolder) waitBlocks() []block {
 	t := table{columns: []column{words("profile"), words("endpoint")}}
-	b := bars{caption: plain("Where the time of a request went, on average, in the first valid run of each profile; a bar is the whole of it. " + waitNote)}
+	var b bars
 	for _, name := range c.endpoints() {
 		for _, p := range c.Profiles {
 			r := c.profiles[p].first
@@ -195,6 +195,7 @@ func (c comparisonFolder) waitBlocks() []block {
 			}
 			waits := r.waitsOf(name)
 			if len(b.keys) == 0 {
+				b.caption = plain("Where the time of a request went, on average, in the first valid run of each profile; a bar is the whole of it. " + waitNote(r.summary))
 				for _, w := range waits {
 					b.keys = append(b.keys, barKey{w.name, w.colour})
 					t.columns = append(t.columns, numbers(w.name))

@@ -19,11 +19,23 @@ type wait struct {
 	known  bool
 }
 
-// waitsOf follows a request of an endpoint from its due time on. The accept queue is
-// known by its length alone: all that stood in it, summed over time, is what all
-// requests together waited there (Little's law).
+// waitsOf follows a request of an endpoint from its due time on. Of a run in which
+// the requests were not followed, the accept queue is known by its length alone: all
+// that stood in it, summed over time, is what all requests together waited there
+// (Little's law).
 func (r runFolder) waitsOf(name string) []wait {
 	e := r.summary.Endpoints[name]
+	if w := e.Waits; w != nil {
+		return []wait{
+			{"generator's lag", goroutines.Other, w.Lag, true},
+			{"accept queue", goroutines.Idle, w.Accept, true},
+			{"for a worker", goroutines.Queued, w.Queue, true},
+			{"for a permit", goroutines.PermitWait, w.Permit, true},
+			{"in the upstream", goroutines.UpstreamRead, w.Upstream, true},
+			{"in the database", goroutines.Database, w.Database, true},
+			{"the rest", goroutines.Running, w.Other, true},
+		}
+	}
 	lag, hasLag := r.meanLagMS(name)
 	accept, hasAccept := r.meanAcceptMS()
 	t, timed := result.ServerTiming{}, e.ServerTiming != nil
@@ -37,6 +49,7 @@ func (r runFolder) waitsOf(name string) []wait {
 		{"for a permit", goroutines.PermitWait, t.Permit, timed},
 		{"in the upstream", goroutines.UpstreamRead, t.Upstream, timed},
 		{"in the database", goroutines.Database, t.Database, timed},
+		{"the rest", goroutines.Running, 0, false},
 	}
 }
 
@@ -64,24 +77,41 @@ func (r runFolder) meanAcceptMS() (float64, bool) {
 	return seconds * r.summary.Run.Scale * 1000 / float64(started), true
 }
 
-// waitNote says how waits are measured.
-const waitNote = "Means over the requests that the victim finished, including those whose client had gone by then, by the victim's own clock; those still queued when the run ended are missing. " +
-	"The lag is the generator's, by its own clock. The accept queue is worked out from its length, as the timeline has it, for all endpoints together."
+// How waits are measured: of requests that were followed, and of others.
+const (
+	followedNote = "Means over every request that ended, each followed by its id from its due time until its client had the answer or gave up, and no further: together they are the mean response time. " +
+		"The accept queue is all between the client's first call and the victim's reading of the request."
+	unfollowedNote = "Means over the requests that the victim finished, including those whose client had gone by then, by the victim's own clock; those still queued when the run ended are missing. " +
+		"The lag is the generator's, by its own clock. The accept queue is worked out from its length, as the timeline has it, for all endpoints together."
+)
+
+func waitNote(s result.Summary) string {
+	for _, e := range s.Endpoints {
+		if e.Waits != nil {
+			return followedNote
+		}
+	}
+	return unfollowedNote
+}
 
 // waitRow is one line of a table, and the bar that shows it.
 func waitRow(name text, waits []wait) (cells []text, row barRow) {
 	row.name = name
 	for _, w := range waits {
-		if !w.known {
-			cells = append(cells, plain(none))
-			continue
+		if w.known {
+			row.full += w.ms
 		}
-		cells = append(cells, plain(inUnit(w.ms, "ms")))
-		row.full += w.ms
 	}
 	for _, w := range waits {
-		if w.known && row.full > 0 {
-			row.parts = append(row.parts, barPart{label: fmt.Sprintf("%s %s, %s", inUnit(w.ms, "ms"), w.name, percent(w.ms/row.full)), colour: w.colour, value: w.ms})
+		switch {
+		case !w.known:
+			cells = append(cells, plain(none))
+		case row.full == 0:
+			cells = append(cells, plain(inUnit(w.ms, "ms")))
+		default:
+			share := percent(w.ms / row.full)
+			cells = append(cells, plain(fmt.Sprintf("%s, %s", inUnit(w.ms, "ms"), share)))
+			row.parts = append(row.parts, barPart{label: fmt.Sprintf("%s %s, %s", inUnit(w.ms, "ms"), w.name, share), colour: w.colour, value: w.ms})
 		}
 	}
 	row.end = plain(inUnit(row.full, "ms"))
@@ -92,7 +122,7 @@ func waitRow(name text, waits []wait) (cells []text, row barRow) {
 // tell.
 func waitBlocks(r runFolder) []block {
 	t := table{columns: []column{words("endpoint")}}
-	b := bars{caption: plain(waitNote + " A bar is the whole of its endpoint's own wait.")}
+	b := bars{caption: plain(waitNote(r.summary) + " A bar is the whole of its endpoint's own wait.")}
 	var most []string
 	for _, name := range endpointNames(r.summary) {
 		if r.summary.Endpoints[name].ServerTiming == nil {
@@ -116,7 +146,7 @@ func waitBlocks(r runFolder) []block {
 	if len(t.rows) == 0 {
 		return nil
 	}
-	b.standIn = []block{paragraph{plain(waitNote)}, t}
+	b.standIn = []block{paragraph{plain(waitNote(r.summary))}, t}
 	b.numbers = []block{t}
 	if len(most) == 0 {
 		return []block{b}

@@ -64,7 +64,7 @@ func (e *evidence) summary() result.Summary {
 	s := e.settings
 	sum := result.Summary{
 		Schema:    result.SummarySchema,
-		Run:       result.Run{Scenario: Exhaustion, Profile: s.Profile.Name, Scale: s.Scale, StartedAt: e.startedAt},
+		Run:       result.Run{Scenario: Exhaustion, Profile: s.Profile.Name, Variant: s.Variant, Scale: s.Scale, StartedAt: e.startedAt},
 		Endpoints: map[string]result.Endpoint{},
 		Baselines: e.baselines,
 		Dumps:     e.dumps,
@@ -315,6 +315,9 @@ const (
 // validity says whether the run may be believed.
 func (e *evidence) validity(sum result.Summary) result.Validity {
 	v := result.Validity{Reasons: e.reasons(sum), Warnings: e.warnings}
+	if drops := e.drops(sum); drops != "" && e.settings.aboutTheListener() {
+		v.Warnings = append(slices.Clone(v.Warnings), drops)
+	}
 	if e.load != nil {
 		v.Warnings = slices.Concat(v.Warnings, e.load.Validity.Warnings)
 	}
@@ -346,13 +349,21 @@ func (e *evidence) reasons(sum result.Summary) []string {
 	if e.requests != nil || !e.loaded() {
 		reasons = append(reasons, reconcile(e.requests, e.seen, e.final != nil)...)
 	}
-	if sum.Pool.AcceptDrops > 0 {
-		reasons = append(reasons, fmt.Sprintf("the victim's accept queue overflowed: %d connection attempts were dropped by the kernel", sum.Pool.AcceptDrops))
+	if drops := e.drops(sum); drops != "" && !e.settings.aboutTheListener() {
+		reasons = append(reasons, drops)
 	}
 	if want, err := e.settings.DumpPoints(); err == nil && len(e.dumps) < len(want) && e.ended == nil {
 		reasons = append(reasons, fmt.Sprintf("%d of %d dumps were taken", len(e.dumps), len(want)))
 	}
 	return reasons
+}
+
+// drops tells of an accept queue that overflowed; empty if none did.
+func (e *evidence) drops(sum result.Summary) string {
+	if sum.Pool.AcceptDrops == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the victim's accept queue overflowed: %d connection attempts were dropped by the kernel", sum.Pool.AcceptDrops)
 }
 
 // imbalances holds what the load generator wrote against itself: its own word for

@@ -58,6 +58,10 @@ type Settings struct {
 	ResultsDir                string
 	BinDir                    string
 
+	// Variant says what a comparison has varied in these settings, such as
+	// "accept-backlog=10"; empty if nothing.
+	Variant string
+
 	flags        *flag.FlagSet
 	profileNamed bool // by WithProfile
 }
@@ -340,6 +344,18 @@ func (s *Settings) DumpPoints() ([]queueing.DumpPoint, error) {
 func (s Settings) WithProfile(name string) Settings {
 	s.Profile.Name, s.profileNamed = name, true
 	return s
+}
+
+// Label is the profile with the variant: what the runs of these settings are called
+// in a comparison.
+func (s *Settings) Label() string { return strings.TrimSpace(s.Profile.Name + " " + s.Variant) }
+
+// aboutTheListener says whether someone has set the limits of the victim's listener:
+// then what overflows is what the run is about.
+func (s *Settings) aboutTheListener() bool {
+	set := false
+	s.flags.Visit(func(f *flag.Flag) { set = set || f.Name == "accept-backlog" || f.Name == "max-connections" })
+	return set
 }
 
 // profileText is the profile's name, and whether anyone has said it.
