@@ -112,20 +112,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	r, err := compare(ctx, o, stderr)
-	if ctx.Err() != nil {
-		fmt.Fprintln(stderr, "peers: interrupted; what was measured is not kept")
-		return cli.ExitInterrupted
-	}
 	if err == nil {
 		err = r.write(o.results, stdout)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return cli.Fail(stderr, "peers", cli.ExitFailure, err)
+	case r.Interrupted:
+		return cli.ExitInterrupted
 	}
 	return cli.ExitOK
 }
 
-// compare measures everything.
+// compare measures everything. If ctx ends, the report has the parts that were
+// measured whole.
 func compare(ctx context.Context, o options, progress io.Writer) (*report, error) {
 	if _, err := exec.LookPath("taskset"); err != nil {
 		return nil, errors.New("taskset is not on the PATH; install util-linux")
@@ -172,7 +172,8 @@ func compare(ctx context.Context, o options, progress io.Writer) (*report, error
 		}
 		samples, err := b.rounds(ctx, p, o.rounds, progress)
 		if err != nil {
-			return nil, err
+			r.Interrupted = true
+			break
 		}
 		r.add(b, p, samples)
 	}
@@ -180,7 +181,7 @@ func compare(ctx context.Context, o options, progress io.Writer) (*report, error
 	return r, nil
 }
 
-// rounds runs every cell of the part once in each round.
+// rounds runs every cell of the part once in each round. The error is ctx's.
 func (b *bench) rounds(ctx context.Context, p part, n int, progress io.Writer) (medians, error) {
 	samples := medians{}
 	for round := range n {

@@ -237,3 +237,18 @@ func build(t *testing.T) string {
 	}
 	return self
 }
+
+// TestAnInterruptedBenchKeepsWhatItHas: a report without parts, but whole.
+func TestAnInterruptedBenchKeepsWhatItHas(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := t.TempDir()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, []string{"-netns=false", "-loadgen", build(t), "-results", dir}, &stdout, &stderr)
+	if code != cli.ExitInterrupted || !strings.Contains(stdout.String(), "Interrupted: only the parts") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, &stdout, &stderr)
+	}
+	if files, _ := os.ReadDir(dir); len(files) != 2 {
+		t.Errorf("files %v, want the tables twice", files)
+	}
+}

@@ -30,14 +30,16 @@ type report struct {
 	CPUs      int       `json:"cpus"`
 	// LoadBefore and LoadAfter are the load averages of the machine. A busy machine
 	// makes every figure worse, and not in proportion.
-	LoadBefore string        `json:"load_average_before"`
-	LoadAfter  string        `json:"load_average_after"`
-	Rounds     int           `json:"rounds"`
-	Short      bool          `json:"short"`
-	OwnNetwork bool          `json:"own_network"`
-	Tools      []toolVersion `json:"tools"`
-	Missing    []string      `json:"left_out"`
-	Parts      []table       `json:"parts"`
+	LoadBefore string `json:"load_average_before"`
+	LoadAfter  string `json:"load_average_after"`
+	Rounds     int    `json:"rounds"`
+	Short      bool   `json:"short"`
+	// Interrupted says that parts are missing.
+	Interrupted bool          `json:"interrupted,omitempty"`
+	OwnNetwork  bool          `json:"own_network"`
+	Tools       []toolVersion `json:"tools"`
+	Missing     []string      `json:"left_out"`
+	Parts       []table       `json:"parts"`
 }
 
 type toolVersion struct {
@@ -120,6 +122,9 @@ func (r *report) markdown(w io.Writer) {
 		fmt.Fprint(w, ", on a loopback of their own")
 	}
 	fmt.Fprintf(w, ". Medians of %d interleaved rounds. Load average %s before and %s after.\n", r.Rounds, r.LoadBefore, r.LoadAfter)
+	if r.Interrupted {
+		fmt.Fprintln(w, "\nInterrupted: only the parts that were measured whole are here.")
+	}
 	if r.Short {
 		fmt.Fprintln(w, "\nA short run: its figures prove nothing.")
 	}
