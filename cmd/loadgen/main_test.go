@@ -193,7 +193,7 @@ func hanging(t *testing.T, args ...string) (*exec.Cmd, *bufio.Reader) {
 }
 
 func TestTheFirstSignalStops(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(signal.String(), func(t *testing.T) {
 			dir := t.TempDir()
 			jsonFile := filepath.Join(dir, "load.json")
@@ -219,6 +219,27 @@ func TestTheFirstSignalStops(t *testing.T) {
 				t.Errorf("files %v, want the result, the log, the distribution and the seconds", entries)
 			}
 		})
+	}
+}
+
+func TestUnderNohupATerminalMayGo(t *testing.T) {
+	arrived := make(chan struct{}, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- struct{}{} }))
+	t.Cleanup(server.Close)
+	jsonFile := filepath.Join(t.TempDir(), "load.json")
+	cmd := exec.Command("sh", "-c", "trap '' HUP; exec loadgen -quiet -rate 20 -duration 500ms -max-lag 1h -json "+jsonFile+" "+server.URL)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-arrived
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if l, err := result.ReadLoad(jsonFile); err != nil || l.Endpoints["url"].OK != 10 {
+		t.Errorf("%+v, error %v; want all 10 ok", l.Endpoints["url"], err)
 	}
 }
 

@@ -130,11 +130,16 @@ func oneLine(text string) string {
 	return joined
 }
 
-// Context ends with the first SIGINT or SIGTERM; the second kills, as it does by
-// default. It is for the life of the program: were the default restored at its end,
-// a first signal that is still on its way would kill what has done its work.
+// Context ends with the first SIGINT or SIGTERM, or SIGHUP, which comes when the
+// terminal goes; the second kills, as it does by default. It is for the life of the
+// program: were the default restored at its end, a first signal that is still on its
+// way would kill what has done its work.
 func Context() context.Context {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, stop)
 	return ctx
 }

@@ -304,7 +304,7 @@ func readJSON(path, schema string, v any) error {
 	}
 	err = json.Unmarshal(data, &leads)
 	if err == nil && leads.Schema != schema {
-		return fmt.Errorf("%s has schema %q, this program reads %q", path, leads.Schema, schema)
+		return fmt.Errorf("%s has schema %.40q, this program reads %q", path, leads.Schema, schema)
 	}
 	if err == nil {
 		err = json.Unmarshal(data, v)

@@ -131,6 +131,7 @@ func TestAFileThatIsNoneOfOursIsOneClearError(t *testing.T) {
 				{"not JSON", "# Report\n", "is not what a run writes: invalid character '#'"},
 				{"not an object", "[]", "is not what a run writes: it holds a JSON array"},
 				{"no schema", "{}", `has schema "", this program reads "` + d.schema + `"`},
+				{"a schema without an end", `{"schema": "` + strings.Repeat("x", 1<<20) + `"}`, `has schema "` + strings.Repeat("x", 40) + `", this`},
 				// A later version may have fields of another type: the version is the reason.
 				{"a later schema", `{"schema": "chokepoint/any/v9", "run": 1, "children": 1, "metrics": 1, "endpoints": 1}`,
 					`has schema "chokepoint/any/v9", this program reads "` + d.schema + `"`},

@@ -16,7 +16,7 @@ var endpointName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 // must not be summed up or compared. Whether its ledger balances is another matter.
 func (l Load) check() error {
 	if l.Validity.Valid && len(l.Validity.Reasons) > 0 {
-		return fmt.Errorf("it is valid, with a reason against it: %q", l.Validity.Reasons[0])
+		return fmt.Errorf("it is valid, with a reason against it: %.100q", l.Validity.Reasons[0])
 	}
 	if err := notNegative("",
 		number{"window_s", l.WindowS}, number{"elapsed_s", l.ElapsedS},
@@ -26,7 +26,7 @@ func (l Load) check() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.Endpoints)) {
 		if !endpointName.MatchString(name) {
-			return fmt.Errorf("an endpoint is named %q", name)
+			return fmt.Errorf("an endpoint is named %.40q", name)
 		}
 		if err := l.Endpoints[name].check(name + "."); err != nil {
 			return err
@@ -57,7 +57,7 @@ func (e Endpoint) check(prefix string) error {
 		of   map[string]int
 	}{{"causes", e.Causes}, {"status", e.Status}, {"error_bodies", e.ErrorBodies}} {
 		for _, key := range slices.Sorted(maps.Keys(counts.of)) {
-			numbers = append(numbers, number{fmt.Sprintf("%s.%q", counts.name, key), float64(counts.of[key])})
+			numbers = append(numbers, number{fmt.Sprintf("%s.%.40q", counts.name, key), float64(counts.of[key])})
 		}
 	}
 	if err := notNegative(prefix, numbers...); err != nil {

@@ -83,7 +83,7 @@ func EachRequest(path string, f func(Request)) error {
 	case err != nil:
 		return fmt.Errorf("%s is not what loadgen -requests writes: %w", path, err)
 	case !slices.Equal(header, requestColumns):
-		return fmt.Errorf("%s is not what loadgen -requests writes: line 1 is %q, want %q",
+		return fmt.Errorf("%s is not what loadgen -requests writes: line 1 is %.100q, want %q",
 			path, strings.Join(header, ","), strings.Join(requestColumns, ","))
 	}
 	for {
@@ -111,14 +111,14 @@ func parseRequest(row []string) (Request, error) {
 		}
 		ns, err := strconv.ParseInt(row[2+i], 10, 64)
 		if err != nil {
-			return r, fmt.Errorf("%s is %q, want nanoseconds", requestColumns[2+i], row[2+i])
+			return r, fmt.Errorf("%s is %.40q, want nanoseconds", requestColumns[2+i], row[2+i])
 		}
 		*field = time.Duration(ns)
 	}
 	if row[8] != "" {
 		status, err := strconv.Atoi(row[8])
 		if err != nil {
-			return r, fmt.Errorf("status is %q, want a number", row[8])
+			return r, fmt.Errorf("status is %.40q, want a number", row[8])
 		}
 		r.Status = status
 	}

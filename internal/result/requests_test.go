@@ -78,6 +78,8 @@ func TestMalformedRequestsNameTheFileAndTheLine(t *testing.T) {
 		{"columns in another order", strings.Replace(requestsHeader, "id,endpoint", "endpoint,id", 1) + good, `line 1 is "endpoint,id,`},
 		{"a row cut short", requestsHeader + good + "fast-1,fast,50", "record on line 3: wrong number of fields"},
 		{"a quote that does not end", requestsHeader + good + "\"fast-1,fast,0,1,2,3,ok,,200\n", "line 3"},
+		{"a header without an end", strings.Repeat("x", 1<<20) + ",b,c,d,e,f,g,h,i\n", `line 1 is "` + strings.Repeat("x", 100) + `", want`},
+		{"a time without an end", requestsHeader + "a,a," + strings.Repeat("x", 1<<20) + ",1,2,3,ok,,200\n", `due_ns is "` + strings.Repeat("x", 40) + `", want`},
 		{"a time with a unit", requestsHeader + good + "fast-1,fast,50ms,1,2,3,ok,,200\n", `line 3: due_ns is "50ms", want nanoseconds`},
 		{"a response that is none", requestsHeader + "fast-0,fast,0,1,2,1e9,ok,,200\n", `line 2: response_ns is "1e9", want nanoseconds`},
 		{"a status that is none", requestsHeader + good + good + "fast-2,fast,0,1,2,3,ok,,OK\n", `line 4: status is "OK", want a number`},

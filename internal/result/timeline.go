@@ -193,7 +193,7 @@ func ReadTimeline(path string) ([]TimelineRow, error) {
 		for _, c := range columns {
 			cell := record[at[c.name]]
 			if err := c.parse(&row, cell); err != nil {
-				return nil, fmt.Errorf("%s: row %d has %q as %s, which is not a number", path, len(rows)+1, cell, c.name)
+				return nil, fmt.Errorf("%s: row %d has %.40q as %s, which is not a number", path, len(rows)+1, cell, c.name)
 			}
 		}
 		rows = append(rows, row)

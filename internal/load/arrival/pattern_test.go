@@ -192,6 +192,8 @@ func TestParseRecordingNamesFileAndLine(t *testing.T) {
 		{"since the epoch", "1796000000.1\n", "times.csv:1: 1796000000.1 is beyond 720h0m0s; times count from the start"},
 		{"infinite", "0\n+Inf\n", "times.csv:2: +Inf is beyond"},
 		{"a short row", "due_s,endpoint\n1\n", "times.csv:2: wrong number of fields"},
+		{"a cell without an end", strings.Repeat("x", 1<<20), "times.csv:1: \"" + strings.Repeat("x", 40) + "\" is not a time"},
+		{"a number of many digits", "0\n-" + strings.Repeat("1", 60) + "\n", "times.csv:2: -" + strings.Repeat("1", 39) + " is before"},
 		{"a bare quote", "0\n1\"\n", "times.csv:2: bare \" in non-quoted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -96,7 +96,7 @@ func ParseRecording(name string, r io.Reader) (*Recording, error) {
 		case err != nil:
 			return nil, fmt.Errorf("replay: %s:%d: %w", name, line, err)
 		case due < last:
-			return nil, fmt.Errorf("replay: %s:%d: %s is before the time above it; sort the file by its times", name, line, row[dueAt])
+			return nil, fmt.Errorf("replay: %s:%d: %.40s is before the time above it; sort the file by its times", name, line, row[dueAt])
 		case n == maxRecorded:
 			return nil, fmt.Errorf("replay: %s:%d: more than %d arrivals; cut the file into parts", name, line, maxRecorded)
 		}
@@ -133,7 +133,7 @@ func header(row []string) (due, endpoint int, perUnit time.Duration, err error) 
 	if due = slices.Index(row, columnSeconds); due >= 0 {
 		return due, endpoint, time.Second, nil
 	}
-	return -1, -1, 0, fmt.Errorf("%q is not a time, and there is no column %s or %s", row[0], columnSeconds, columnNanoseconds)
+	return -1, -1, 0, fmt.Errorf("%.40q is not a time, and there is no column %s or %s", row[0], columnSeconds, columnNanoseconds)
 }
 
 func recordedTime(cell string, perUnit time.Duration) (time.Duration, error) {
@@ -149,11 +149,11 @@ func recordedTime(cell string, perUnit time.Duration) (time.Duration, error) {
 	}
 	switch {
 	case err != nil || math.IsNaN(nanoseconds):
-		return 0, fmt.Errorf("%q is not a number", cell)
+		return 0, fmt.Errorf("%.40q is not a number", cell)
 	case nanoseconds < 0:
-		return 0, fmt.Errorf("%s is before the start; times count from 0", cell)
+		return 0, fmt.Errorf("%.40s is before the start; times count from 0", cell)
 	case nanoseconds > float64(maxRecordedTime):
-		return 0, fmt.Errorf("%s is beyond %v; times count from the start of the load, so subtract the first", cell, maxRecordedTime)
+		return 0, fmt.Errorf("%.40s is beyond %v; times count from the start of the load, so subtract the first", cell, maxRecordedTime)
 	}
 	// Up to maxRecordedTime a float64 holds every nanosecond.
 	return time.Duration(nanoseconds), nil

@@ -144,7 +144,7 @@ func headerSeconds(line string) (float64, error) {
 func parseSeconds(s string) (float64, error) {
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(v >= 0 && v < 1e10) {
-		return 0, fmt.Errorf("%q is not a time in seconds", s)
+		return 0, fmt.Errorf("%.40q is not a time in seconds", s)
 	}
 	return v, nil
 }
