@@ -52,7 +52,7 @@ demo: build ## watch the pool die, and then hold, in a browser or a terminal: a 
 	@$(BIN)/lab compare $(SCENARIO) -live -profiles="$(PROFILES)" -runs="$(RUNS)" $(SETTINGS)
 
 .PHONY: test
-test: test-unit test-k8s test-e2e ## everything: unit tests, race detector, manifests, scaled end-to-end runs
+test: test-unit test-k8s test-pages test-e2e ## everything: unit tests, race detector, manifests, pages in a browser, scaled end-to-end runs
 
 .PHONY: test-unit
 test-unit: ## unit tests, under the race detector
@@ -61,6 +61,11 @@ test-unit: ## unit tests, under the race detector
 .PHONY: test-k8s
 test-k8s: ## the manifests of deploy/k8s, and their containers as processes
 	$(GO) -C deploy/k8s/check test -count 1 ./...
+
+# Behind a tag, so that go test ./... needs no browser.
+.PHONY: test-pages
+test-pages: ## the reports in a real headless Chromium
+	$(GO) test -tags browser -count 1 ./test/pages
 
 # One package at a time and no race detector: these runs measure.
 .PHONY: test-e2e
@@ -78,8 +83,8 @@ test-compose: build ## the lab in containers, on a real Docker engine
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$unformatted" ]; then echo "not gofmt'd: $$unformatted"; exit 1; fi
-	$(GO) vet -tags "e2e compose" ./...
-	$(GO) tool -modfile=tools/go.mod staticcheck -tags "e2e compose" ./...
+	$(GO) vet -tags "e2e compose browser" ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck -tags "e2e compose browser" ./...
 	cd deploy/k8s/check && $(GO) vet ./... && $(GO) tool -modfile=../../../tools/go.mod staticcheck ./...
 
 .PHONY: bench-self

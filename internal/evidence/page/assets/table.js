@@ -50,12 +50,10 @@ const Tables = (() => {
       await navigator.clipboard.writeText(content);
       return;
     } catch { /* refused, or not there for a page from disk: the old way */ }
-    const area = document.createElement("textarea");
-    area.value = content;
-    document.body.append(area);
-    area.select();
+    const give = (event) => { event.clipboardData.setData("text/plain", content); event.preventDefault(); };
+    document.addEventListener("copy", give, { once: true });
     const done = document.execCommand("copy");
-    area.remove();
+    document.removeEventListener("copy", give);
     if (!done) throw new Error("the browser did not let the page copy");
   }
 

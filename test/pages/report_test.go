@@ -1,0 +1,331 @@
+//go:build browser
+
+// Package pages opens the pages of the lab in a real browser.
+package pages
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"chokepoint/internal/evidence/report"
+	"chokepoint/internal/result"
+	"chokepoint/test/browser"
+)
+
+// TestReport shares one browser: starting one takes longer than most of the tests.
+func TestReport(t *testing.T) {
+	b := browser.Start(t)
+	for _, tt := range []struct {
+		name string
+		test func(*testing.T, *browser.Browser)
+	}{
+		{"reports open from disk", testReportsOpenFromDisk},
+		{"the policy bites", testThePolicyBites},
+		{"tables sort by keyboard", testTablesSortByKeyboard},
+		{"tables copy", testTablesCopy},
+		{"a bar opens the stacks of its place", testABarOpensTheStacksOfItsPlace},
+		{"colours", testColours},
+		{"print", testPrint},
+		{"a legend hides its series", testALegendHidesItsSeries},
+		{"hostile text", testHostileText},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.test(t, b) })
+	}
+}
+
+// reference is the folder of the one result of that pattern.
+func reference(t *testing.T, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join("..", "..", "results", "reference", pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s is %q (error %v), want one folder", pattern, found, err)
+	}
+	return found[0]
+}
+
+// write renders the report of a folder to a file of its own.
+func write(t *testing.T, render func(string) (report.Report, error), dir string) string {
+	t.Helper()
+	r, err := render(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), result.PageFile)
+	if err := os.WriteFile(path, []byte(r.HTML), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func runPage(t *testing.T) string { return write(t, report.Run, reference(t, "*-anti-1")) }
+
+// undrawn lists the series of all charts whose colour is nowhere on their canvas, though
+// they have a value above 0.
+const undrawn = `(() => {
+  const missing = [];
+  for (const figure of document.querySelectorAll("figure[data-chart]")) {
+    const chart = JSON.parse(document.getElementById(figure.dataset.chart).textContent);
+    const canvases = [...figure.querySelectorAll("canvas")];
+    if (canvases.length !== chart.panes.length) missing.push(figure.dataset.chart + " has " + canvases.length + " canvases");
+    canvases.forEach((canvas, i) => {
+      // A copy for reading: the browser complains of reading the original twice.
+      const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+      copy.drawImage(canvas, 0, 0);
+      const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+      const seen = new Set();
+      for (let p = 0; p < pixels.length; p += 4) if (pixels[p + 3] === 255) seen.add(pixels[p] + ", " + pixels[p + 1] + ", " + pixels[p + 2]);
+      for (const s of chart.panes[i].series) {
+        const rgb = Theme.colour("g-" + s.colour).replace(/^rgb\(|\)$/g, "");
+        if (s.values.some((v) => v > 0) && !seen.has(rgb)) missing.push(chart.panes[i].title + ": " + s.label);
+      }
+    });
+  }
+  return missing;
+})()`
+
+func testReportsOpenFromDisk(t *testing.T, b *browser.Browser) {
+	for _, tt := range []struct {
+		name   string
+		page   string
+		charts int
+	}{
+		{"run anti", runPage(t), 3},
+		{"run fixed", write(t, report.Run, reference(t, "*-fixed-1")), 3},
+		{"comparison", write(t, report.Comparison, reference(t, "*-compare-1")), 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			info, err := os.Stat(tt.page)
+			if err != nil || info.Size() > 2<<20 {
+				t.Errorf("%s has %d bytes (error %v), want under 2 MiB", tt.page, info.Size(), err)
+			}
+			url := browser.FileURL(t, tt.page)
+			tab := b.Open(t, url)
+			if n := browser.Eval[int](tab, `document.querySelectorAll("figure[data-chart]").length`); n != tt.charts {
+				t.Errorf("%d charts, want %d", n, tt.charts)
+			}
+			for _, scheme := range []string{"light", "dark"} {
+				tab.Prefer(scheme)
+				if missing := browser.Eval[[]string](tab, undrawn); len(missing) > 0 {
+					t.Errorf("%s: not drawn: %q", scheme, missing)
+				}
+			}
+			if n := browser.Eval[int](tab, `[...document.querySelectorAll("figure")].filter((f) => !f.querySelector("table")).length`); n > 0 {
+				t.Errorf("%d figures have no numbers", n)
+			}
+			if ids := browser.Eval[[]string](tab, `(() => { const all = [...document.querySelectorAll("[id]")].map((e) => e.id); return all.filter((id, i) => all.indexOf(id) !== i); })()`); len(ids) > 0 {
+				t.Errorf("ids that are there twice: %q", ids)
+			}
+			if dead := browser.Eval[[]string](tab, `[...document.querySelectorAll('a[href^="#"]')].map((a) => decodeURIComponent(a.getAttribute("href").slice(1))).filter((id) => !document.getElementById(id))`); len(dead) > 0 {
+				t.Errorf("links that lead nowhere: %q", dead)
+			}
+			if wide := browser.Eval[int](tab, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {
+				t.Errorf("the page is %d pixels wider than its window", wide)
+			}
+			wantQuiet(t, tab, url)
+		})
+	}
+}
+
+// wantQuiet holds that a page asked for nothing but itself, and that the browser had
+// nothing to complain of.
+func wantQuiet(t *testing.T, tab *browser.Tab, url string) {
+	t.Helper()
+	if errs := tab.Errors(); len(errs) > 0 {
+		t.Errorf("the console: %q", errs)
+	}
+	if got := tab.Requests(); !slices.Equal(got, []string{url}) {
+		t.Errorf("the page asked for %q, want itself alone", got)
+	}
+}
+
+// testThePolicyBites: that no request left would also hold of a page that tries none.
+func testThePolicyBites(t *testing.T, b *browser.Browser) {
+	tab := b.Open(t, browser.FileURL(t, runPage(t)))
+	browser.Eval[any](tab, `(async () => {
+	  const image = new Image(); image.src = "http://127.0.0.1:9/x.png";
+	  const script = document.createElement("script"); script.textContent = "window.ran = true"; document.body.append(script);
+	  await fetch("http://127.0.0.1:9/").catch(() => {});
+	})()`)
+	if ran := browser.Eval[bool](tab, "window.ran === true"); ran {
+		t.Error("a script that is not the page's own ran")
+	}
+	if errs := strings.Join(tab.Errors(), "\n"); strings.Count(errs, "Content Security Policy") < 3 {
+		t.Errorf("the console has %q, want three refusals", errs)
+	}
+}
+
+// column reads the cells of a column of the table that follows a heading.
+func column(tab *browser.Tab, heading string, n int) []string {
+	return browser.Eval[[]string](tab, fmt.Sprintf(`[...document.getElementById(%q).parentElement.querySelector("table").tBodies[0].rows].map((r) => r.cells[%d].innerText)`, heading, n))
+}
+
+func testTablesSortByKeyboard(t *testing.T, b *browser.Browser) {
+	tab := b.Open(t, browser.FileURL(t, runPage(t)))
+	const heading, points = "dumps", 4 // goroutines, in order: 21, 612, 1,216, 2,014
+	first := column(tab, heading, 2)
+	press := func(n int) (sort string) {
+		browser.Eval[any](tab, fmt.Sprintf(`document.getElementById(%q).parentElement.querySelectorAll("th button")[%d].focus()`, heading, n))
+		tab.Do(chromedp.KeyEvent(kb.Enter))
+		return browser.Eval[string](tab, fmt.Sprintf(`document.getElementById(%q).parentElement.querySelectorAll("th")[%d].getAttribute("aria-sort")`, heading, n))
+	}
+	if sort := press(2); sort != "ascending" || !slices.Equal(column(tab, heading, 2), first) || len(first) != points {
+		t.Errorf("%s: %q, want %q", sort, column(tab, heading, 2), first)
+	}
+	slices.Reverse(first)
+	if sort := press(2); sort != "descending" || !slices.Equal(column(tab, heading, 2), first) {
+		t.Errorf("%s: %q, want %q", sort, column(tab, heading, 2), first)
+	}
+	if sort := press(0); sort != "ascending" || !slices.IsSorted(column(tab, heading, 0)) {
+		t.Errorf("%s: %q", sort, column(tab, heading, 0))
+	}
+	if n := browser.Eval[int](tab, `document.querySelectorAll("th[aria-sort]").length`); n != 1 {
+		t.Errorf("%d columns say that they are sorted by, want 1", n)
+	}
+}
+
+func testTablesCopy(t *testing.T, b *browser.Browser) {
+	tab := b.Open(t, browser.FileURL(t, runPage(t)))
+	for _, tt := range []struct{ name, clipboard string }{
+		{"by the clipboard", `{ writeText: async (s) => { window.copied = s; } }`},
+		{"without one", `{ writeText: async () => { throw new Error("refused"); } }`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			browser.Eval[any](tab, `(() => {
+			  window.copied = null;
+			  Object.defineProperty(navigator, "clipboard", { configurable: true, value: `+tt.clipboard+` });
+			  window.addEventListener("copy", (event) => { window.copied = event.clipboardData.getData("text/plain"); });
+			})()`)
+			for _, format := range []struct{ name, want string }{
+				{"markdown", "| endpoint | scheduled | ok | failed | failed share | failed share of the completed | target rate | achieved rate | client timeout |\n" +
+					"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n" +
+					"| /fast | 1,200 | 399 | 801 | 66.8 % | 66.8 % | 20.0/s | 20.0/s | 30,000 ms |\n" +
+					"| /upstream | 1,200 | 400 | 800 | 66.7 % | 66.7 % | 20.0/s | 20.0/s | 60,000 ms |\n"},
+				{"csv", "endpoint,scheduled,ok,failed,failed share,failed share of the completed,target rate,achieved rate,client timeout\r\n" +
+					"/fast,\"1,200\",399,801,66.8 %,66.8 %,20.0/s,20.0/s,\"30,000 ms\"\r\n" +
+					"/upstream,\"1,200\",400,800,66.7 %,66.7 %,20.0/s,20.0/s,\"60,000 ms\"\r\n"},
+			} {
+				const box = `document.getElementById("latency-and-failures").parentElement.querySelector(".table")`
+				browser.Eval[any](tab, fmt.Sprintf(box+`.querySelector("button[data-copy=%s]").focus()`, format.name))
+				tab.Do(chromedp.KeyEvent(kb.Enter)) // a browser lets nobody copy but its user
+				got := browser.Eval[string](tab, `new Promise((done) => setTimeout(() => done(`+box+`.querySelector("output").textContent + ": " + window.copied), 50))`)
+				if want := "copied: " + format.want; got != want {
+					t.Errorf("%s:\n%s\nwant\n%s", format.name, got, want)
+				}
+			}
+		})
+	}
+}
+
+func testABarOpensTheStacksOfItsPlace(t *testing.T, b *browser.Browser) {
+	tab := b.Open(t, browser.FileURL(t, runPage(t)))
+	browser.Eval[any](tab, `document.querySelector('.bars a[href="#dump-2-upstream_read"]').focus()`)
+	tab.Do(chromedp.KeyEvent(kb.Enter))
+	got := browser.Eval[string](tab, `new Promise((done) => setTimeout(() => { const d = document.getElementById("dump-2-upstream_read");
+	  done([d.open, d.parentElement.open, d.querySelector("pre").checkVisibility(), d.innerText.includes("internal/poll.runtime_pollWait")].join()); }, 50))`)
+	if got != "true,true,true,true" {
+		t.Errorf("open, its dump open, the stack visible, its text: %s", got)
+	}
+}
+
+func testColours(t *testing.T, b *browser.Browser) {
+	tab := b.Open(t, browser.FileURL(t, runPage(t)))
+	const paper = `getComputedStyle(document.body).backgroundColor`
+	const picture = `document.querySelector("canvas").toDataURL()`
+	light, dark := "rgb(255, 255, 255)", "rgb(20, 23, 28)"
+	tab.Prefer("light")
+	inLight := browser.Eval[string](tab, picture)
+	tab.Prefer("dark")
+	if got := browser.Eval[string](tab, paper); got != dark {
+		t.Errorf("dark: %s, want %s", got, dark)
+	}
+	if browser.Eval[string](tab, picture) == inLight {
+		t.Error("the charts did not follow to dark")
+	}
+	for _, want := range []string{"Colours: light", "Colours: dark", "Colours: auto"} { // from auto
+		got := browser.Eval[string](tab, `(() => { document.querySelector("button.theme").click(); return document.querySelector("button.theme").textContent; })()`)
+		if got != want {
+			t.Errorf("the button says %q, want %q", got, want)
+		}
+		if want == "Colours: light" && (browser.Eval[string](tab, paper) != light || browser.Eval[string](tab, picture) != inLight) {
+			t.Error("the choice of light did not reach the paper and the charts")
+		}
+	}
+}
+
+// testPrint: on paper there are no controls, and the colours are the light ones whatever
+// the screen has.
+func testPrint(t *testing.T, b *browser.Browser) {
+	tab := b.Open(t, browser.FileURL(t, runPage(t)))
+	browser.Eval[any](tab, `(() => { document.documentElement.dataset.theme = "dark"; })()`)
+	tab.Print(true)
+	if got := browser.Eval[string](tab, `getComputedStyle(document.body).backgroundColor`); got != "rgb(255, 255, 255)" {
+		t.Errorf("the paper is %s", got)
+	}
+	if n := browser.Eval[int](tab, `[...document.querySelectorAll("nav, .copy, button.theme")].filter((e) => e.checkVisibility()).length`); n > 0 {
+		t.Errorf("%d controls are printed", n)
+	}
+	missing := browser.Eval[[]string](tab, `new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(`+undrawn+`), 50)))`)
+	if red := browser.Eval[string](tab, `Theme.colour("g-upstream_read")`); red != "rgb(197, 48, 31)" || len(missing) > 0 {
+		t.Errorf("the charts are printed in %s and without %q, want the light colours", red, missing)
+	}
+}
+
+func testALegendHidesItsSeries(t *testing.T, b *browser.Browser) {
+	tab := b.Open(t, browser.FileURL(t, runPage(t)))
+	before := browser.Eval[string](tab, `document.querySelector("canvas").toDataURL()`)
+	press := func() string {
+		browser.Eval[any](tab, `document.querySelector(".legend button").focus()`)
+		tab.Do(chromedp.KeyEvent(kb.Enter))
+		return browser.Eval[string](tab, `new Promise((done) => setTimeout(() => done(document.querySelector(".legend button").getAttribute("aria-pressed")), 50))`)
+	}
+	if pressed := press(); pressed != "false" || browser.Eval[string](tab, `document.querySelector("canvas").toDataURL()`) == before {
+		t.Errorf("pressed once: %s, and the chart has changed: want false, true", pressed)
+	}
+	if pressed := press(); pressed != "true" || browser.Eval[string](tab, `document.querySelector("canvas").toDataURL()`) != before {
+		t.Errorf("pressed twice: %s, and the chart is as before: want true, true", pressed)
+	}
+}
+
+// testHostileText: what a file says is text wherever it ends up on the page.
+func testHostileText(t *testing.T, b *browser.Browser) {
+	dir := t.TempDir()
+	summary, err := result.ReadSummary(reference(t, "*-anti-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const hostile = `"'><script>window.ran=1</script><img src=x onerror="window.ran=1">--><!--</script>`
+	summary.Run.ID, summary.Run.Profile = hostile, hostile
+	summary.Verdict.Checks[0].Got = hostile
+	summary.Endpoints[hostile] = summary.Endpoints["fast"]
+	summary.Dumps[1].Point, summary.Dumps[1].File = hostile, "javascript:window.ran=1"
+	summary.Dumps[1].Groups[0].Where, summary.Dumps[1].Groups[0].Stack = hostile, hostile
+	if err := result.WriteJSON(filepath.Join(dir, result.SummaryFile), summary); err != nil {
+		t.Fatal(err)
+	}
+	rows := []result.TimelineRow{{AtS: 0, Phase: hostile}, {AtS: 1, Phase: hostile, Busy: 1, FastDone: 1, FastFailed: 1}}
+	if err := result.WriteTimeline(filepath.Join(dir, result.TimelineFile), rows); err != nil {
+		t.Fatal(err)
+	}
+	page := write(t, report.Run, dir)
+	tab := b.Open(t, browser.FileURL(t, page))
+	if browser.Eval[bool](tab, "window.ran !== undefined") {
+		t.Error("text of a file ran as a script")
+	}
+	if n := browser.Eval[int](tab, "document.images.length"); n > 0 {
+		t.Errorf("text of a file became %d images", n)
+	}
+	if title := browser.Eval[string](tab, "document.title"); title != "Exhaustion, profile "+hostile+": reproduced" {
+		t.Errorf("the title is %q", title)
+	}
+	if missing := browser.Eval[[]string](tab, undrawn); len(missing) > 0 {
+		t.Errorf("not drawn: %q", missing)
+	}
+	wantQuiet(t, tab, browser.FileURL(t, page))
+}
