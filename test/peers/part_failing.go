@@ -32,7 +32,8 @@ func (s scope) memory(tools []installed) part {
 		}
 	}
 	perRequest := func(m medians, label string) float64 {
-		return (m.of(label, peakKB) - m.of(lessHeld(label), peakKB)) / float64(s.held-few)
+		// Not every tool has as many in flight as it was asked for.
+		return (m.of(label, peakKB) - m.of(lessHeld(label), peakKB)) / (m.of(label, reached) - m.of(lessHeld(label), reached))
 	}
 	p.columns = []column{
 		number("reached the server", "%.0f", reached), number("peak kB", "%.0f", peakKB),
