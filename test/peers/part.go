@@ -80,7 +80,6 @@ func ours(label string) bool {
 func arrivedPercent(s sample) float64 { return s.ArrivedPercent }
 func errorP50(s sample) float64       { return s.ErrorP50MS }
 func errorP99(s sample) float64       { return s.ErrorP99MS }
-func cpu(s sample) float64            { return s.CPUSeconds }
 func cpuPerMillion(s sample) float64  { return 1e6 * s.CPUSeconds / float64(s.Arrived) }
 func peakKB(s sample) float64         { return s.PeakKB }
 func serverPercent(s sample) float64  { return s.ServerPercent }
