@@ -46,6 +46,7 @@ const (
 //	<endpoint>.connect_error .transport_error             count, only where there were any
 //	dump.<point>.<where>                                  count
 //	pool.max_busy pool.max_queued                         count
+//	pool.max_accept_queue                                 count, only where the cap on connections fills it
 //	recovery.seconds                                      scenario seconds
 //
 // A status or a cause has a row if it was predicted or seen. A row whose figure
@@ -65,6 +66,9 @@ func Compare(p Prediction, s result.Summary) result.Prediction {
 	}
 	c.add("pool.max_busy", unitCount, p.Pool.MaxBusy, float64(s.Pool.MaxBusy), countWithin(p.Pool.MaxBusy))
 	c.add("pool.max_queued", unitCount, p.Pool.MaxQueued, float64(s.Pool.MaxQueued), countWithin(p.Pool.MaxQueued))
+	if p.Pool.MaxAcceptQueue.High > 0 {
+		c.add("pool.max_accept_queue", unitCount, p.Pool.MaxAcceptQueue, float64(s.Pool.MaxAcceptQueue), countWithin(p.Pool.MaxAcceptQueue))
+	}
 	c.recovery(s.Recovery)
 
 	out := result.Prediction{Agrees: true, Rows: c.rows}

@@ -28,6 +28,9 @@ type Config struct {
 	Profile      profile.Profile // in scenario time
 	// PoolMin and PoolMax bound the workers (ignored where the profile is unbounded).
 	PoolMin, PoolMax int
+	// MaxConnections is how many connections the victim accepts at a time, and
+	// AcceptBacklog how many the kernel holds besides; MaxConnections 0 is no limit.
+	MaxConnections, AcceptBacklog int
 	// Delay is how long the upstream takes to answer.
 	Delay Delay
 	// Fault befalls FaultRate (0..1) of the calls, as the stub does it; a fault of
@@ -125,6 +128,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("queueing: scale %v must be above zero; 1 is real time", c.Scale)
 	case !c.Profile.Unbounded && (c.PoolMin < 0 || c.PoolMax < 1 || c.PoolMin > c.PoolMax):
 		return fmt.Errorf("queueing: pool of %d to %d workers; want 0 <= min <= max and max >= 1", c.PoolMin, c.PoolMax)
+	case c.MaxConnections < 0 || c.AcceptBacklog < 0:
+		return fmt.Errorf("queueing: %d connections and a backlog of %d must not be negative; 0 connections is no limit", c.MaxConnections, c.AcceptBacklog)
 	case c.Delay == nil:
 		return errors.New("queueing: no upstream delay; use Constant")
 	case !(c.FaultRate >= 0 && c.FaultRate <= 1):

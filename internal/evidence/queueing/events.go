@@ -7,6 +7,7 @@ type kind uint8
 
 const (
 	arrival       kind = iota // a request of a stream falls due
+	dialled                   // a client's attempt to connect has reached the victim's kernel
 	received                  // the victim has read a request
 	queueExpired              // the longest wait for a worker is over
 	permitExpired             // the longest wait for a permit is over

@@ -17,8 +17,8 @@
 // Compare puts a prediction beside a run's summary. It never adjusts the one to
 // the other, and what the run lacks is a row that disagrees.
 //
-// What the model leaves out: TCP (loss, handshakes, the accept queue, the cap on
-// connections), the CPU (work that outgrows it, the scheduler, the garbage
+// What the model leaves out: TCP but for the cap on connections and the accept queue
+// behind it (loss, handshakes, a victim that is too slow to accept), the CPU (work that outgrows it, the scheduler, the garbage
 // collector), contention for the database's own connections, and the baselines
 // before the load. A run that hits one of these will disagree, which is the
 // point. It also does not predict how many workers idle at a dump under load:
@@ -89,8 +89,9 @@ type Dump struct {
 	Where map[string]Figure
 }
 
-// Pool holds the extremes of the worker pool and the bulkhead.
-type Pool struct{ MaxBusy, MaxQueued, MaxWorkers, MaxPermits Figure }
+// Pool holds the extremes of the worker pool, the bulkhead and the kernel's queue of
+// connections, which is 0 unless the cap on connections fills it.
+type Pool struct{ MaxBusy, MaxQueued, MaxWorkers, MaxPermits, MaxAcceptQueue Figure }
 
 // Predict runs the model. The error names the setting that makes no sense and
 // what would.
@@ -113,6 +114,8 @@ func Predict(cfg Config) (Prediction, error) {
 			MaxQueued:  count(cases, func(t *tally) int { return t.maxQueued }),
 			MaxWorkers: count(cases, func(t *tally) int { return t.maxWorkers }),
 			MaxPermits: count(cases, func(t *tally) int { return t.maxPermits }),
+
+			MaxAcceptQueue: count(cases, func(t *tally) int { return t.maxAcceptQueue }),
 		},
 		RecoverySeconds: figure(cases, func(t *tally) float64 {
 			if t.stuck {

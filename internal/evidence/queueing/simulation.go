@@ -31,6 +31,8 @@ type request struct {
 	result     answer // as decided by the victim
 	stage      stage
 	clientDone bool
+	connected  bool  // on a connection that counts, in the accept queue or accepted
+	attempts   uint8 // to connect, that were dropped
 }
 
 // simulation is one case on its way.
@@ -54,13 +56,16 @@ type simulation struct {
 	inCall    int
 	inService int
 	breaker   breaker
+
+	connections connections
 }
 
 // source is the generator's side of one stream.
 type source struct {
-	free  int // workers of the generator
-	sent  int // arrivals planned so far
-	total int // of a constant rate
+	free  int  // workers of the generator
+	sent  int  // arrivals planned so far
+	ended bool // none is planned any more
+	total int  // of a constant rate
 	rand  *rand.Rand
 }
 
@@ -102,6 +107,8 @@ func newSimulation(cfg *Config, cond *conditions) *simulation {
 		upstream: newRand(cfg, cond.variant, drawUpstream),
 		workers:  cfg.PoolMin,
 		breaker:  breaker{threshold: cfg.Profile.BreakerFailures, openFor: cfg.Profile.BreakerOpenFor},
+
+		connections: newConnections(cfg),
 	}
 	if cfg.Profile.Unbounded {
 		s.workers = 0
@@ -162,6 +169,8 @@ func (s *simulation) happen(e event) {
 
 func (s *simulation) happenTo(k kind, id int32, r *request) {
 	switch k {
+	case dialled:
+		s.dial(id, r)
 	case received:
 		s.enter(id, r)
 	case queueExpired:
@@ -182,6 +191,7 @@ func (s *simulation) happenTo(k kind, id int32, r *request) {
 		s.reply(id, r, r.result)
 		s.release()
 	case answered:
+		s.keep(r)
 		s.endClient(r, func(l *ledger) {
 			l.answers[r.result]++
 			l.responses = append(l.responses, s.now-r.due)
@@ -205,9 +215,11 @@ func (s *simulation) planArrival(i int, previous time.Duration) {
 	case stream.Poisson:
 		due = previous + time.Duration(src.rand.ExpFloat64()/stream.Rate.PerSecond()*float64(time.Second))
 		if due >= s.cfg.Duration {
+			src.ended = true
 			return
 		}
 	case src.sent == src.total:
+		src.ended = true
 		return
 	default: // to the nanosecond, so that nothing drifts
 		due = time.Duration(math.Ceil(float64(src.sent)*float64(time.Second)/stream.Rate.PerSecond() - 1e-3))
@@ -233,7 +245,7 @@ func (s *simulation) arrive(i int) {
 	id := int32(len(s.requests))
 	giveUp := due + stream.Timeout + s.cond.some(s.cond.wake)
 	s.requests = append(s.requests, request{due: due, gone: giveUp + s.cond.hop, stream: int32(i)})
-	s.planVictim(received, due+s.cond.some(s.cond.hop), id)
+	s.connect(id, &s.requests[id])
 	s.plan(clientExpired, giveUp, id)
 }
 
@@ -245,6 +257,19 @@ func (s *simulation) endClient(r *request, book func(*ledger)) {
 	r.clientDone = true
 	s.sources[r.stream].free++
 	book(&s.tally.ledgers[r.stream])
+	if s.connections.limit > 0 && s.allAnswered() {
+		s.closeIdle()
+	}
+}
+
+// allAnswered says whether the load generator has nothing more to wait for.
+func (s *simulation) allAnswered() bool {
+	for i := range s.sources {
+		if !s.sources[i].ended || s.sources[i].free < s.cfg.Streams[i].Workers {
+			return false
+		}
+	}
+	return true
 }
 
 // stop ends the wait of the generator: what is in flight is interrupted, and its
@@ -317,6 +342,7 @@ func (s *simulation) release() {
 func (s *simulation) work(id int32, r *request) (holds bool) {
 	if s.cfg.Profile.SkipAbandoned && r.gone <= s.now {
 		r.stage = finished
+		s.answeredOn(r, false)
 		return false
 	}
 	if !s.cfg.Streams[r.stream].CallsUpstream {
@@ -418,6 +444,7 @@ func (s *simulation) passPermit() {
 // reply sends an answer on its way.
 func (s *simulation) reply(id int32, r *request, a answer) {
 	r.stage, r.result = finished, a
+	s.answeredOn(r, true)
 	if !r.clientDone {
 		s.plan(answered, s.now+s.cond.some(s.cond.hop)+s.cond.some(s.cond.wake), id)
 	}

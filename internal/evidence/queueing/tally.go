@@ -14,10 +14,13 @@ type tally struct {
 	maxQueued  int
 	maxWorkers int
 	maxPermits int
-	full       bool          // every worker was busy at some time
-	fullAt     time.Duration // scenario time, from then on; 0 if they never were
-	idleSince  time.Duration // scenario time; the start if it was never busy
-	stuck      bool          // workers are held for ever
+
+	maxAcceptQueue int
+
+	full      bool          // every worker was busy at some time
+	fullAt    time.Duration // scenario time, from then on; 0 if they never were
+	idleSince time.Duration // scenario time; the start if it was never busy
+	stuck     bool          // workers are held for ever
 }
 
 // answer is what the victim answers; cause is empty for a good one.

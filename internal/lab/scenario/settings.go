@@ -395,6 +395,7 @@ func (s *Settings) model() (queueing.Config, error) {
 		},
 		Duration: s.Duration, GracefulStop: s.GracefulStop,
 		Profile: p, PoolMin: s.MinWorkers, PoolMax: s.MaxWorkers,
+		MaxConnections: s.MaxConnections, AcceptBacklog: s.AcceptBacklog,
 		Delay: d.Sample, Fault: adminapi.Fault(s.Fault), FaultRate: s.FaultRate,
 		Scale: s.Scale, DumpAt: points, RecoveryWait: s.RecoveryWait, Seed: s.Seed,
 	}, nil
