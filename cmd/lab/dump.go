@@ -153,7 +153,10 @@ func expanded(sources []string) []string {
 	var all []string
 	for _, source := range sources {
 		files, _ := filepath.Glob(filepath.Join(source, result.DumpsDir, "*")) // a name that is no pattern matches nothing
-		files = slices.DeleteFunc(files, func(file string) bool { return !strings.HasSuffix(strings.TrimSuffix(file, ".gz"), ".txt") })
+		files = slices.DeleteFunc(files, func(file string) bool {
+			name := strings.TrimSuffix(file, ".gz")
+			return !strings.HasSuffix(name, ".txt") && !strings.HasSuffix(name, ".json")
+		})
 		if len(files) == 0 {
 			files = []string{source}
 		}

@@ -20,6 +20,7 @@ const usage = `Usage: lab COMMAND [flags]
 
   lab run exhaustion      one run: a slow upstream against a shared worker pool
   lab compare exhaustion  alternated runs of several profiles, and their comparison
+  lab attach              the same on a service that is not the lab's own
   lab report FOLDER...    render the report of a results folder anew
   lab size                a timeout and permits for an upstream, with the reason for each
   lab dump SOURCE...      who stands where in dumps of Go or Java, and waits for what
@@ -69,6 +70,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 		return runScenario(ctx, rest, stdout, stderr)
 	case "compare":
 		return compareProfiles(ctx, rest, stdout, stderr)
+	case "attach":
+		return attach(ctx, rest, stdout, stderr)
 	case "report":
 		return renderReports(rest, stdout, stderr)
 	case "size":

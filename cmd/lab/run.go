@@ -127,28 +127,9 @@ func printResult[T any](w io.Writer, asJSON bool, v T, dir string, text func(w i
 // printVerdict prints what a reader wants first: may the run be believed, what
 // came out, and where the rest is.
 func printVerdict(w io.Writer, s result.Summary, dir string) {
-	if s.Validity.Valid {
-		fmt.Fprintf(w, "\nvalid run: every arrival is accounted for\n")
-	} else {
-		fmt.Fprintf(w, "\nINVALID run:\n")
-		for _, reason := range s.Validity.Reasons {
-			fmt.Fprintf(w, "  %s\n", reason)
-		}
-	}
-	for _, warning := range s.Validity.Warnings {
-		fmt.Fprintf(w, "warning: %s\n", warning)
-	}
+	printValidity(w, s)
 	fmt.Fprintf(w, "verdict: %s (profile %s, expected %s)\n\n", s.Verdict.Outcome, s.Run.Profile, s.Verdict.Expected)
-	for _, c := range s.Verdict.Checks {
-		mark := "ok  "
-		switch {
-		case c.Informative:
-			mark = "info"
-		case !c.OK:
-			mark = "FAIL"
-		}
-		fmt.Fprintf(w, "  %s  %-17s %s; want %s\n", mark, c.Name, c.Got, c.Want)
-	}
+	printChecks(w, s.Verdict)
 	fmt.Fprintf(w, "\n  %-9s %9s %8s %8s %9s %12s %12s\n", "endpoint", "scheduled", "dropped", "ok", "failed %", "p50 ms", "p95 ms")
 	for _, name := range []string{"fast", "upstream"} {
 		e, ok := s.Endpoints[name]
@@ -163,6 +144,34 @@ func printVerdict(w io.Writer, s result.Summary, dir string) {
 	}
 	printPrediction(w, s)
 	fmt.Fprintf(w, "report: %s/%s\n", dir, result.PageFile)
+}
+
+// printValidity says whether the run may be believed, and why not.
+func printValidity(w io.Writer, s result.Summary) {
+	if s.Validity.Valid {
+		fmt.Fprintf(w, "\nvalid run: every arrival is accounted for\n")
+	} else {
+		fmt.Fprintf(w, "\nINVALID run:\n")
+		for _, reason := range s.Validity.Reasons {
+			fmt.Fprintf(w, "  %s\n", reason)
+		}
+	}
+	for _, warning := range s.Validity.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", warning)
+	}
+}
+
+func printChecks(w io.Writer, v result.Verdict) {
+	for _, c := range v.Checks {
+		mark := "ok  "
+		switch {
+		case c.Informative:
+			mark = "info"
+		case !c.OK:
+			mark = "FAIL"
+		}
+		fmt.Fprintf(w, "  %s  %-17s %s; want %s\n", mark, c.Name, c.Got, c.Want)
+	}
 }
 
 // printPrediction prints the figures that disagree with the model, which is of a

@@ -87,11 +87,38 @@ func (l *Lab) Close() error {
 // comparison apart. It returns the run's folder and its summary. An error means
 // that there is no folder: nothing was measured.
 func (l *Lab) Exhaustion(ctx context.Context, settings scenario.Settings, number int) (string, result.Summary, error) {
-	folder, err := l.launcher.CreateFolder(settings.ResultsDir, runFolderPrefix)
+	run := scenario.Run{Settings: settings, Progress: l.progress, Start: l.starter(settings.Runtime), Live: l.show.view()}
+	name := fmt.Sprintf("%s-%s", scenario.Exhaustion, settings.Profile.Name)
+	dir, summary, err := l.run(ctx, settings.ResultsDir, name, number, run.Into, func(w world.Description) result.Manifest {
+		return newManifest(settings.Seed, settings.Effective(), w)
+	})
+	if err == nil {
+		l.show.ran(dir, summary)
+	}
+	return dir, summary, err
+}
+
+// Attach runs the experiment on a service that is not ours; see scenario.Attach. It
+// returns what Exhaustion does.
+func (l *Lab) Attach(ctx context.Context, settings scenario.AttachSettings) (string, result.Summary, error) {
+	run := scenario.Attach{Settings: settings, Progress: l.progress, Start: func(dir string) (scenario.Generator, error) {
+		return world.NewGenerator(settings.BinDir, dir, l.launcher)
+	}}
+	name := fmt.Sprintf("%s-%s", scenario.AttachName, settings.Name)
+	return l.run(ctx, settings.ResultsDir, name, 1, run.Into, func(w world.Description) result.Manifest {
+		return newManifest(0, settings.Effective(), w)
+	})
+}
+
+// run makes the folder of a run, has into fill it, and publishes it under name and
+// the first number that is free.
+func (l *Lab) run(ctx context.Context, resultsDir, name string, number int,
+	into func(ctx context.Context, dir string) (scenario.Outcome, error), describe func(world.Description) result.Manifest) (string, result.Summary, error) {
+	folder, err := l.launcher.CreateFolder(resultsDir, runFolderPrefix)
 	if err != nil {
 		return "", result.Summary{}, err
 	}
-	dir, summary, err := l.exhaustion(ctx, settings, number, folder)
+	dir, summary, err := fill(ctx, folder, resultsDir, name, number, into, describe)
 	if err != nil {
 		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), proc.RemoveWait)
 		defer cancel()
@@ -102,16 +129,16 @@ func (l *Lab) Exhaustion(ctx context.Context, settings scenario.Settings, number
 	return dir, summary, err
 }
 
-func (l *Lab) exhaustion(ctx context.Context, settings scenario.Settings, number int, folder *proc.Folder) (string, result.Summary, error) {
-	run := scenario.Run{Settings: settings, Progress: l.progress, Start: l.starter(settings.Runtime), Live: l.show.view()}
+func fill(ctx context.Context, folder *proc.Folder, resultsDir, name string, number int,
+	into func(ctx context.Context, dir string) (scenario.Outcome, error), describe func(world.Description) result.Manifest) (string, result.Summary, error) {
 	started := time.Now()
-	outcome, err := run.Into(ctx, folder.Path())
+	outcome, err := into(ctx, folder.Path())
 	if err != nil {
 		return "", result.Summary{}, withRemedy(err)
 	}
-	manifest := newManifest(&settings, outcome.World)
-	prefix := fmt.Sprintf("%s-%s-%s", started.UTC().Format(timestamp), scenario.Exhaustion, settings.Profile.Name)
-	dir, err := publish(folder, settings.ResultsDir, prefix, number, func(id string) error {
+	manifest := describe(outcome.World)
+	prefix := fmt.Sprintf("%s-%s", started.UTC().Format(timestamp), name)
+	dir, err := publish(folder, resultsDir, prefix, number, func(id string) error {
 		outcome.Summary.Run.ID, manifest.RunID = id, id
 		if err := result.WriteJSON(filepath.Join(folder.Path(), result.ManifestFile), manifest); err != nil {
 			return err
@@ -121,9 +148,6 @@ func (l *Lab) exhaustion(ctx context.Context, settings scenario.Settings, number
 		}
 		return WriteReport(folder.Path())
 	})
-	if err == nil {
-		l.show.ran(dir, outcome.Summary)
-	}
 	return dir, outcome.Summary, withRemedy(err)
 }
 

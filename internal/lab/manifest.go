@@ -10,19 +10,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"chokepoint/internal/lab/scenario"
 	"chokepoint/internal/lab/world"
 	"chokepoint/internal/result"
 )
 
 // newManifest tells on what and with which settings a run was made.
-func newManifest(s *scenario.Settings, w world.Description) result.Manifest {
+func newManifest(seed uint64, config map[string]string, w world.Description) result.Manifest {
 	m := result.Manifest{
 		Schema: result.ManifestSchema, GoVersion: runtime.Version(),
 		OS: runtime.GOOS + "/" + runtime.GOARCH, Kernel: kernel(),
 		CPUs: runtime.NumCPU(), CPUModel: cpuModel(), MemoryBytes: memoryBytes(),
 		Runtime: w.Runtime, Postgres: w.Postgres, Limits: w.Limits, Programs: w.Programs, Images: w.Images,
-		Seed: s.Seed, Config: s.Effective(),
+		Seed: seed, Config: config,
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {

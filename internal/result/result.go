@@ -26,6 +26,7 @@ const (
 	RequestsFile   = "requests.csv"
 	TimelineFile   = "timeline.csv"
 	EventsFile     = "events.json"
+	PlanFile       = "plan.json"
 	ReportFile     = "report.md"
 	PageFile       = "report.html"
 	ComparisonFile = "comparison.json"
@@ -61,6 +62,33 @@ type Summary struct {
 	Upstream   Upstream            `json:"upstream"`
 	Recovery   Recovery            `json:"recovery"`
 	Prediction Prediction          `json:"prediction"`
+	// Attached is what the run had of a service that is not ours; nil of the victim.
+	Attached *Attached `json:"attached,omitempty"`
+}
+
+// Attached is a service that is not ours. Of its pool and its process a summary
+// holds only what Metrics names; no model predicts it.
+type Attached struct {
+	DumpURL    string `json:"dump_url"` // without secrets
+	MetricsURL string `json:"metrics_url,omitempty"`
+	// Metrics are the names of the service's own metrics that were found, by what
+	// they stand for: one of the Metric words.
+	Metrics map[string]string `json:"metrics,omitempty"`
+}
+
+// What a metric of an attached service stands for.
+const (
+	MetricBusy   = "busy"   // workers
+	MetricLimit  = "limit"  // of workers
+	MetricQueued = "queued" // requests that wait for a worker
+	MetricCPU    = "cpu"
+	MetricMemory = "memory"
+)
+
+// Knows says whether the run has that figure of its service; of the victim it has
+// them all.
+func (s Summary) Knows(metric string) bool {
+	return s.Attached == nil || s.Attached.Metrics[metric] != ""
 }
 
 // Run names a run.
@@ -72,6 +100,8 @@ type Run struct {
 	Variant   string    `json:"variant,omitempty"`
 	Scale     float64   `json:"scale"`
 	StartedAt time.Time `json:"started_at"`
+	// Protect is the endpoint that must survive; empty is "fast".
+	Protect string `json:"protect,omitempty"`
 	// EndedEarly is why the run ended before its time; empty if it did not.
 	EndedEarly string `json:"ended_early,omitempty"`
 }
@@ -188,9 +218,9 @@ type Percentiles struct {
 	Count int64    `json:"count"`
 }
 
-// Baseline is /fast measured before the load.
+// Baseline is the endpoint that must survive, measured before the load.
 type Baseline struct {
-	Name     string      `json:"name"` // "fixed_rate" (100/s) or "load_rate" (the load's own /fast rate)
+	Name     string      `json:"name"` // "fixed_rate" (100/s) or "load_rate" (the load's own rate)
 	Rate     float64     `json:"rate"`
 	Seconds  float64     `json:"seconds"`
 	Failed   int         `json:"failed"`
@@ -206,14 +236,19 @@ type Dump struct {
 	AtS   float64 `json:"at_s"`
 	// PauseMS is how long the full dump stopped the world.
 	PauseMS float64 `json:"pause_ms"`
-	File    string  `json:"file"`
+	// TookMS is how long the whole answer took, where the service does not tell its
+	// pause: the pause is no longer.
+	TookMS float64 `json:"took_ms,omitempty"`
+	File   string  `json:"file"`
 	// ProfileFile is the low-pause goroutine profile (pprof, debug=0, with
 	// labels) taken right after, and ProfileMS how long that took.
 	ProfileFile string  `json:"profile_file,omitempty"`
 	ProfileMS   float64 `json:"profile_ms,omitempty"`
-	Goroutines  int     `json:"goroutines"`
-	Workers     int     `json:"workers"`
-	Queued      int     `json:"queued"`
+	Goroutines  int     `json:"goroutines"` // or threads, of Java
+	// Unit is "threads" of a dump of Java, and else empty.
+	Unit    string `json:"unit,omitempty"`
+	Workers int    `json:"workers"`
+	Queued  int    `json:"queued"`
 	// Where counts the workers by where they stand, and "queued" the connections
 	// that wait for one; in a service without a pool that the rules know, everyone.
 	// The words are those of evidence/stacks.
@@ -306,7 +341,7 @@ type PredictionRow struct {
 // Event is a moment of the run, for timelines.
 type Event struct {
 	AtS     float64 `json:"at_s"`
-	Name    string  `json:"name"` // "load_on", "pool_full", "first_fast_failed", "dump", "load_off", "last_fast_failed", "recovered"
+	Name    string  `json:"name"` // "load_on", "pool_full", "first_fast_failed", "dump", "load_off", "last_fast_failed", "recovered"; fast is Run.Protect
 	Detail  string  `json:"detail,omitempty"`
 	PauseMS float64 `json:"pause_ms,omitempty"`
 }
@@ -323,7 +358,7 @@ type Manifest struct {
 	CPUs        int               `json:"cpus"`
 	CPUModel    string            `json:"cpu_model"`
 	MemoryBytes int64             `json:"memory_bytes"`
-	Runtime     string            `json:"runtime"`  // "native" or "compose"
+	Runtime     string            `json:"runtime"`  // "native", "compose", or "attach" to what runs already
 	Postgres    string            `json:"postgres"` // version and where it came from, without secrets
 	Limits      map[string]string `json:"limits"`   // of the victim: GOMAXPROCS, GOMEMLIMIT, ...
 	Seed        uint64            `json:"seed"`

@@ -15,20 +15,21 @@ import (
 // TimelineRow is one row of timeline.csv: the state of the run at one scenario
 // second.
 type TimelineRow struct {
-	AtS          float64 // scenario seconds from the start of the load
-	Phase        string  // the lab's phase, e.g. "baseline", "load", "recovery"
-	Workers      int     // pool workers alive
-	Busy         int
-	Queued       int // requests that wait for a worker
-	PermitsHeld  int
-	Breaker      string // "none", "closed", "open", "half-open"
-	AcceptQueue  int
-	Connections  int
-	CPUPercent   float64 // of the victim since the row before; 100 is one core
-	RSSBytes     int64
-	Goroutines   int
-	FastP50MS    *float64 // of the answers since the row before; nil if there were none
-	FastP99MS    *float64
+	AtS         float64 // scenario seconds from the start of the load
+	Phase       string  // the lab's phase, e.g. "baseline", "load", "recovery"
+	Workers     int     // pool workers alive
+	Busy        int
+	Queued      int // requests that wait for a worker
+	PermitsHeld int
+	Breaker     string // "none", "closed", "open", "half-open"
+	AcceptQueue int
+	Connections int
+	CPUPercent  float64 // of the victim since the row before; 100 is one core
+	RSSBytes    int64
+	Goroutines  int
+	FastP50MS   *float64 // of the answers since the row before; nil if there were none
+	FastP99MS   *float64
+	// Fast is the endpoint that must survive, and Upstream every other.
 	FastDone     int // requests that ended since the row before, failed ones included
 	FastFailed   int
 	UpstreamDone int

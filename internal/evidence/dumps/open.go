@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,6 +20,8 @@ type Options struct {
 	Timeout time.Duration
 	// MaxBytes bounds the answer of a URL, before it is decompressed here.
 	MaxBytes int64
+	// Header is sent to a URL beside what HTTP needs, such as an Authorization.
+	Header http.Header
 }
 
 // Source is an open dump.
@@ -83,13 +86,14 @@ func fetch(ctx context.Context, source string, o Options) (Source, error) {
 	if err != nil || u.Host == "" {
 		return Source{}, errors.New("a URL that cannot be read; want one such as http://127.0.0.1:6060/debug/pprof/goroutine?debug=2")
 	}
-	name := shown(u)
+	name := Shown(u)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("no whole answer within %v", o.Timeout))
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, source, nil)
 	if err != nil {
 		cancel()
 		return Source{}, fmt.Errorf("%s: not a URL that can be asked for", name)
 	}
+	maps.Copy(request.Header, o.Header)
 	// One request needs no connection afterwards.
 	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
 	response, err := client.Do(request)
@@ -136,9 +140,9 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// shown is a URL without what may be secret: no user, and of the query only the
+// Shown is a URL without what may be secret: no user, and of the query only the
 // parameters of pprof.
-func shown(u *url.URL) string {
+func Shown(u *url.URL) string {
 	visible := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	query := url.Values{}
 	for _, name := range []string{"debug", "gc", "seconds"} {

@@ -1,8 +1,10 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -41,22 +43,29 @@ func (e *evidence) breaking() []result.Event {
 			break
 		}
 	}
+	return append(events, failures(e.requests, "fast", e.settings.scenarioSeconds)...)
+}
+
+// failures are when the first and the last request of an endpoint failed. One that
+// the generator dropped or stopped waiting for was not failed by the service.
+func failures(requests []result.Request, endpoint string, seconds func(time.Duration) float64) []result.Event {
 	var failed []time.Duration
-	for _, r := range e.requests {
+	for _, r := range requests {
 		switch r.Outcome {
 		case outcomeOK, outcomeDropped, outcomeInterrupted:
 		default:
-			if r.Endpoint == "fast" {
+			if r.Endpoint == endpoint {
 				failed = append(failed, r.Due+r.Response)
 			}
 		}
 	}
-	if len(failed) > 0 {
-		events = append(events,
-			result.Event{AtS: e.settings.scenarioSeconds(slices.Min(failed)), Name: "first_fast_failed"},
-			result.Event{AtS: e.settings.scenarioSeconds(slices.Max(failed)), Name: "last_fast_failed"})
+	if len(failed) == 0 {
+		return nil
 	}
-	return events
+	return []result.Event{
+		{AtS: seconds(slices.Min(failed)), Name: "first_" + endpoint + "_failed"},
+		{AtS: seconds(slices.Max(failed)), Name: "last_" + endpoint + "_failed"},
+	}
 }
 
 // summary puts the evidence together and judges it.
@@ -92,7 +101,8 @@ func (e *evidence) summary() result.Summary {
 
 // endpoint adds what the server knows to what the load generator wrote.
 func (e *evidence) endpoint(name string, endpoint result.Endpoint) result.Endpoint {
-	endpoint.QuietResponse, endpoint.Waits = e.quiet(name), e.waits(name)
+	endpoint.QuietResponse = dumpWindows{e.loadOn, e.windows}.quiet(e.requests, name)
+	endpoint.Waits = e.waits(name)
 	if e.seen != nil {
 		seen := len(e.seen[name])
 		unseen := 0
@@ -113,16 +123,22 @@ func (e *evidence) endpoint(name string, endpoint result.Endpoint) result.Endpoi
 	return endpoint
 }
 
+// dumpWindows are when the full dumps of a load were under way.
+type dumpWindows struct {
+	loadOn  time.Time
+	windows [][2]time.Time
+}
+
 // quiet are the percentiles of an endpoint's good answers without those that
 // were in flight while a dump stopped the world; nothing if no dump was taken.
-func (e *evidence) quiet(name string) result.Percentiles {
+func (d dumpWindows) quiet(requests []result.Request, name string) result.Percentiles {
 	var ms []float64
-	for _, r := range e.requests {
-		if r.Endpoint == name && r.Outcome == outcomeOK && !e.duringDump(r) {
+	for _, r := range requests {
+		if r.Endpoint == name && r.Outcome == outcomeOK && !d.contain(r) {
 			ms = append(ms, r.Response.Seconds()*1000)
 		}
 	}
-	if len(e.windows) == 0 || len(ms) == 0 {
+	if len(d.windows) == 0 || len(ms) == 0 {
 		return result.Percentiles{}
 	}
 	slices.Sort(ms)
@@ -137,9 +153,9 @@ func (e *evidence) quiet(name string) result.Percentiles {
 	return p
 }
 
-func (e *evidence) duringDump(r result.Request) bool {
-	due, done := e.loadOn.Add(r.Due), e.loadOn.Add(r.Due+r.Response)
-	for _, w := range e.windows {
+func (d dumpWindows) contain(r result.Request) bool {
+	due, done := d.loadOn.Add(r.Due), d.loadOn.Add(r.Due+r.Response)
+	for _, w := range d.windows {
 		if !done.Before(w[0]) && !due.After(w[1]) {
 			return true
 		}
@@ -231,31 +247,48 @@ func (e *evidence) upstream() result.Upstream {
 // timeline joins the samples with what the load generator saw since the one before.
 func (e *evidence) timeline() []result.TimelineRow {
 	var rows []result.TimelineRow
-	done := append([]result.Request(nil), e.requests...)
-	slices.SortFunc(done, func(a, b result.Request) int { return int(a.Due + a.Response - b.Due - b.Response) })
-	next, event := 0, 0
 	for i := range e.samples {
 		sample := &e.samples[i]
 		row := e.row(sample)
 		if i > 0 {
 			row.CPUPercent = cpuPercent(&e.samples[i-1], sample)
 		}
-		from := next
-		for next < len(done) && done[next].Due+done[next].Response <= sample.at {
-			next++
-		}
-		countDone(&row, done[from:next])
-		for event < len(e.events) && e.events[event].AtS <= row.AtS {
-			mark := e.events[event].Name
-			if detail := e.events[event].Detail; detail != "" {
-				mark += ":" + detail
-			}
-			row.Marks = append(row.Marks, mark)
-			event++
-		}
 		rows = append(rows, row)
 	}
+	addRequests(rows, e.requests, "fast", e.settings.Scale)
+	addMarks(rows, e.events)
 	return rows
+}
+
+// addRequests counts in each row the requests that ended since the one before:
+// those of the endpoint that must survive, and all others.
+func addRequests(rows []result.TimelineRow, requests []result.Request, protect string, scale float64) {
+	done := append([]result.Request(nil), requests...)
+	slices.SortFunc(done, func(a, b result.Request) int { return cmp.Compare(a.Due+a.Response, b.Due+b.Response) })
+	next := 0
+	for i := range rows {
+		at := time.Duration(math.Round(rows[i].AtS * scale * float64(time.Second)))
+		from := next
+		for next < len(done) && done[next].Due+done[next].Response <= at {
+			next++
+		}
+		countDone(&rows[i], done[from:next], protect)
+	}
+}
+
+// addMarks puts each event into the first row that is not before it.
+func addMarks(rows []result.TimelineRow, events []result.Event) {
+	event := 0
+	for i := range rows {
+		for event < len(events) && events[event].AtS <= rows[i].AtS {
+			mark := events[event].Name
+			if detail := events[event].Detail; detail != "" {
+				mark += ":" + detail
+			}
+			rows[i].Marks = append(rows[i].Marks, mark)
+			event++
+		}
+	}
 }
 
 func (e *evidence) row(s *sample) result.TimelineRow {
@@ -276,7 +309,7 @@ func (e *evidence) row(s *sample) result.TimelineRow {
 }
 
 // countDone counts the requests that ended in a row's interval.
-func countDone(row *result.TimelineRow, done []result.Request) {
+func countDone(row *result.TimelineRow, done []result.Request, protect string) {
 	var fastMS []float64
 	for _, r := range done {
 		failed := 0
@@ -285,7 +318,7 @@ func countDone(row *result.TimelineRow, done []result.Request) {
 		}
 		switch {
 		case r.Outcome == outcomeDropped || r.Outcome == outcomeInterrupted:
-		case r.Endpoint == "fast":
+		case r.Endpoint == protect:
 			row.FastDone++
 			row.FastFailed += failed
 			fastMS = append(fastMS, r.Response.Seconds()*1000)
@@ -345,7 +378,7 @@ func (e *evidence) reasons(sum result.Summary) []string {
 	if used := e.crowding(sum.Children); used != "" && e.lagged() {
 		reasons = append(reasons, used)
 	}
-	reasons = append(reasons, e.imbalances()...)
+	reasons = append(reasons, imbalances(e.load, e.requests, []string{"fast", "upstream"}, e.ended == nil)...)
 	if e.requests != nil || !e.loaded() {
 		reasons = append(reasons, reconcile(e.requests, e.seen, e.final != nil)...)
 	}
@@ -367,24 +400,25 @@ func (e *evidence) drops(sum result.Summary) string {
 }
 
 // imbalances holds what the load generator wrote against itself: its own word for
-// a balanced ledger is not enough.
-func (e *evidence) imbalances() []string {
+// a balanced ledger is not enough. whole says that the run came to its end, and
+// requests are nil where they could not be read.
+func imbalances(load *result.Load, requests []result.Request, endpoints []string, whole bool) []string {
 	rows := map[string]int{}
-	for _, r := range e.requests {
+	for _, r := range requests {
 		rows[r.Endpoint]++
 	}
 	var found []string
-	for _, name := range []string{"fast", "upstream"} {
-		l, ok := e.load.Endpoints[name]
+	for _, name := range endpoints {
+		l, ok := load.Endpoints[name]
 		outcomes := l.OK + l.HTTPError + l.Timeout + l.ConnectError + l.TransportError + l.Interrupted
 		switch {
 		case !ok:
 			found = append(found, "the load generator's result has no endpoint "+name)
 		case l.Scheduled != l.Started+l.Dropped || l.Started != outcomes:
 			found = append(found, fmt.Sprintf("the ledger of %s does not balance: %d scheduled, %d started, %d dropped, %d outcomes", name, l.Scheduled, l.Started, l.Dropped, outcomes))
-		case e.ended == nil && l.Scheduled != l.Planned:
+		case whole && l.Scheduled != l.Planned:
 			found = append(found, fmt.Sprintf("of %d requests to %s that were planned %d fell due", l.Planned, name, l.Scheduled))
-		case e.requests != nil && rows[name] != l.Scheduled:
+		case requests != nil && rows[name] != l.Scheduled:
 			found = append(found, fmt.Sprintf("%s has %d rows of %s, and %d requests fell due", result.RequestsFile, rows[name], name, l.Scheduled))
 		}
 	}

@@ -297,12 +297,12 @@ func (p *phases) generate(ctx context.Context, args []string, path string) (*res
 	if err != nil {
 		return nil, err
 	}
-	return p.await(ctx, load, path)
+	return await(ctx, load, path)
 }
 
 // await waits for a load generator and reads its result. When ctx ends it asks
 // the generator to stop; then it returns both what that wrote and ctx's cause.
-func (p *phases) await(ctx context.Context, load world.Load, path string) (*result.Load, error) {
+func await(ctx context.Context, load world.Load, path string) (*result.Load, error) {
 	var stopped error
 	select {
 	case <-load.Done():

@@ -49,7 +49,7 @@ func (p *phases) loaded(ctx context.Context) error {
 	p.progress("load begins in %.1f s: %v/s to /fast and %v/s to /upstream for %v", max(time.Until(loadOn), 0).Seconds(), s.realRate(s.FastRate).PerSecond(), s.realRate(s.UpstreamRate).PerSecond(), s.real(s.Duration))
 	p.say("load", loadSentence(s, p.e.prediction))
 	background.Go(func() { p.measureDose(sampling, loadOn) })
-	background.Go(func() { p.watchGenerator(sampling, load) })
+	background.Go(func() { watchGenerator(sampling, load, p.end) })
 
 	observeErr := p.observeLoad(ctx, points, loadOff, sampler)
 	loadErr := p.finishLoad(ctx, load)
@@ -62,16 +62,16 @@ func (p *phases) loaded(ctx context.Context) error {
 
 // watchGenerator ends the run if the load generator ends otherwise than with a
 // result.
-func (p *phases) watchGenerator(ctx context.Context, load world.Load) {
+func watchGenerator(ctx context.Context, load world.Load, end context.CancelCauseFunc) {
 	select {
 	case <-load.Done():
 	case <-ctx.Done():
 		return
 	}
 	switch load.ExitCode() {
-	case cli.ExitOK, cli.ExitInvalid:
+	case cli.ExitOK, cli.ExitInvalid, cli.ExitThreshold:
 	default:
-		p.end(errors.New(generatorDeath(load).String()))
+		end(errors.New(generatorDeath(load).String()))
 	}
 }
 
@@ -190,7 +190,7 @@ func (p *phases) mostDumpLate() time.Duration {
 // that of ctx.
 func (p *phases) finishLoad(ctx context.Context, load world.Load) error {
 	var err error
-	p.e.load, err = p.await(ctx, load, filepath.Join(p.dir, result.LoadFile))
+	p.e.load, err = await(ctx, load, filepath.Join(p.dir, result.LoadFile))
 	if err != nil && ctx.Err() == nil {
 		p.e.faults = append(p.e.faults, err.Error())
 		return nil

@@ -318,22 +318,27 @@ func isDuration(text string) bool {
 // DumpPoints are the four dumps, or what -dump-at made of them: one before the
 // load, then those that it names.
 func (s *Settings) DumpPoints() ([]queueing.DumpPoint, error) {
+	return dumpPoints(s.DumpAt, s.Duration)
+}
+
+// dumpPoints reads -dump-at for a load of that length.
+func dumpPoints(dumpAt string, duration time.Duration) ([]queueing.DumpPoint, error) {
 	points := []queueing.DumpPoint{{Name: "before", At: -time.Second}}
-	for text := range strings.SplitSeq(s.DumpAt, ",") {
+	for text := range strings.SplitSeq(dumpAt, ",") {
 		text = strings.TrimSpace(text)
 		after, isAfter := strings.CutPrefix(text, "+")
 		at, err := time.ParseDuration(after)
 		if err != nil || at < 0 || at > longest {
-			return nil, fmt.Errorf("-dump-at %q: %q is no moment; write 15s under load, or +5s after its end", s.DumpAt, text)
+			return nil, fmt.Errorf("-dump-at %q: %q is no moment; write 15s under load, or +5s after its end", dumpAt, text)
 		}
 		point := queueing.DumpPoint{Name: "load_" + after, At: at}
 		if isAfter {
-			point = queueing.DumpPoint{Name: "after_" + after, At: s.Duration + at}
-		} else if at >= s.Duration {
-			return nil, fmt.Errorf("-dump-at %q: the load ends at %v, before the dump at %v; move it with -dump-at, or lengthen -duration", s.DumpAt, s.Duration, at)
+			point = queueing.DumpPoint{Name: "after_" + after, At: duration + at}
+		} else if at >= duration {
+			return nil, fmt.Errorf("-dump-at %q: the load ends at %v, before the dump at %v; move it with -dump-at, or lengthen -duration", dumpAt, duration, at)
 		}
 		if last := points[len(points)-1]; point.At <= last.At {
-			return nil, fmt.Errorf("-dump-at %q: %q does not come after %s", s.DumpAt, text, last.Name)
+			return nil, fmt.Errorf("-dump-at %q: %q does not come after %s", dumpAt, text, last.Name)
 		}
 		points = append(points, point)
 	}

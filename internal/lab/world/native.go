@@ -2,11 +2,8 @@ package world
 
 import (
 	"context"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"chokepoint/internal/adminapi"
@@ -51,7 +48,7 @@ func StartNative(ctx context.Context, cfg Config, launcher *proc.Launcher) (_ *N
 			w.Close(closing)
 		}
 	}()
-	if w.programs, w.hashes, err = findPrograms(cfg.BinDir); err != nil {
+	if w.programs, w.hashes, err = findPrograms(cfg.BinDir, loadgen, "victim", "upstream"); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join(cfg.RunDir, result.LogsDir), 0o755); err != nil {
@@ -164,9 +161,8 @@ func (w *Native) StubAdmin() string { return w.stubAdmin }
 // LoadPath implements World.
 func (w *Native) LoadPath(name string) string { return filepath.Join(w.cfg.RunDir, name) }
 
-// LoadLead implements World: a process starts in some 10 ms, and a crowded
-// machine may take twenty times that.
-func (w *Native) LoadLead() time.Duration { return 500 * time.Millisecond }
+// LoadLead implements World.
+func (w *Native) LoadLead() time.Duration { return nativeLead }
 
 // Died implements World.
 func (w *Native) Died() <-chan Death { return w.died }
@@ -176,14 +172,7 @@ func (w *Native) ProbeURL() string { return w.victimURL }
 
 // StartLoad implements World.
 func (w *Native) StartLoad(ctx context.Context, args []string) (Load, error) {
-	child, err := w.launcher.Start(ctx, proc.Spec{
-		Name: "loadgen", Path: w.programs["loadgen"], Args: args, LogPath: w.logPath("loadgen"),
-		StopSignal: syscall.SIGINT,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return nativeLoad{child}, nil
+	return startLoad(ctx, w.launcher, w.programs[loadgen], args, w.logPath(loadgen))
 }
 
 // Usage implements World.
@@ -225,20 +214,3 @@ func (w *Native) Close(ctx context.Context) error {
 	}
 	return err
 }
-
-// nativeLoad is a load generator that is a child of the lab.
-type nativeLoad struct{ *proc.Child }
-
-// ExitCode implements Load.
-func (l nativeLoad) ExitCode() int {
-	if err, ok := errors.AsType[*exec.ExitError](l.Err()); ok {
-		return err.ExitCode()
-	}
-	return 0
-}
-
-// Interrupt implements Load.
-func (l nativeLoad) Interrupt() error { return l.Signal(syscall.SIGINT) }
-
-// Stop implements Load.
-func (l nativeLoad) Stop(ctx context.Context) error { return l.Child.Stop(ctx, stopGrace) }

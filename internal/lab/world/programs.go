@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// findPrograms finds the binaries, by name, and the SHA-256 of each, before
+// findPrograms finds binaries, by name, and the SHA-256 of each, before
 // anything is started. An empty folder means the one that this program is in.
-func findPrograms(dir string) (paths, hashes map[string]string, err error) {
+func findPrograms(dir string, names ...string) (paths, hashes map[string]string, err error) {
 	if dir == "" {
 		self, err := os.Executable()
 		if err != nil {
@@ -23,7 +23,7 @@ func findPrograms(dir string) (paths, hashes map[string]string, err error) {
 		dir = filepath.Dir(self)
 	}
 	paths, hashes = map[string]string{}, map[string]string{}
-	for _, name := range []string{"loadgen", "victim", "upstream"} {
+	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if _, err := exec.LookPath(path); err != nil {
 			return nil, nil, fmt.Errorf("no program %s in %s; build it with make build, or name the folder with -bin-dir", name, dir)
