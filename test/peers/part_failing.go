@@ -32,8 +32,9 @@ func (s scope) memory(tools []installed) part {
 		}
 	}
 	perRequest := func(m medians, label string) float64 {
-		// Not every tool has as many in flight as it was asked for.
-		return (m.of(label, peakKB) - m.of(lessHeld(label), peakKB)) / (m.of(label, reached) - m.of(lessHeld(label), reached))
+		// By what was asked for: a tool that has fewer in flight, as wrk2 may, has
+		// their connections all the same.
+		return (m.of(label, peakKB) - m.of(lessHeld(label), peakKB)) / float64(s.held-few)
 	}
 	p.columns = []column{
 		number("reached the server", "%.0f", reached), number("peak kB", "%.0f", peakKB),
