@@ -13,6 +13,7 @@ type intervals struct {
 	tallies  []*tally
 	start    time.Time
 	before   []counts  // at the last cut, by endpoint
+	planned  []int     // until the last cut, by endpoint; of the calendar
 	calendar *calendar // nil if nobody asks, or nothing is planned
 	meter    *meter
 	writer   *latency.LogWriter
@@ -22,7 +23,7 @@ type intervals struct {
 }
 
 func newIntervals(c Config, tallies []*tally, start time.Time) *intervals {
-	l := &intervals{c: c, tallies: tallies, start: start, before: make([]counts, len(tallies)), meter: newMeter(), stop: make(chan struct{}), done: make(chan struct{})}
+	l := &intervals{c: c, tallies: tallies, start: start, before: make([]counts, len(tallies)), planned: make([]int, len(tallies)), meter: newMeter(), stop: make(chan struct{}), done: make(chan struct{})}
 	if c.Log != nil {
 		l.writer, l.err = latency.NewLogWriter(c.Log, start)
 	}
@@ -43,11 +44,11 @@ func (l *intervals) run() {
 	}
 	var from time.Duration
 	for l.await(from + time.Second) {
-		l.cut(from, from+time.Second)
+		l.cut(from, from+time.Second, false)
 		from += time.Second
 	}
 	to := max(from, time.Since(l.start))
-	l.cut(from, to)
+	l.cut(from, to, true)
 	l.totals(to)
 }
 
@@ -64,33 +65,35 @@ func (l *intervals) await(moment time.Duration) bool {
 	}
 }
 
-// cut ends the interval [from, to). An error of the log is kept and ends the
-// log, not the run.
-func (l *intervals) cut(from, to time.Duration) {
+// cut ends the interval [from, to), the last of which has all that is left. An
+// error of the log is kept and ends the log, not the run.
+func (l *intervals) cut(from, to time.Duration, last bool) {
+	planned := make([]int, len(l.tallies))
+	if l.calendar != nil {
+		planned = l.calendar.until(to)
+	}
 	second := Second{From: from, To: to, Window: l.c.Duration}
 	// A generator that is late sends after the window, too.
 	sending := from < l.c.Duration
 	for i, t := range l.tallies {
-		timings, now := t.rotate()
+		timings, now := t.rotate(to, last)
+		l.planned[i] += planned[i]
+		if l.calendar != nil && !last {
+			now = now.until(l.planned[i])
+		}
 		l.write(t.name+"/"+latency.Response, from, to, timings.Response)
 		l.write(t.name+"/"+latency.Service, from, to, timings.Service)
 		l.write(t.name+"/"+latency.Lag, from, to, timings.Lag)
 		e := now.since(l.before[i])
-		e.Name, e.Timings = t.name, timings
+		e.Name, e.Planned, e.Timings = t.name, planned[i], timings
 		second.Endpoints = append(second.Endpoints, e)
 		l.before[i] = now
 		sending = sending || e.Scheduled > 0
 	}
 	second.Generator = l.meter.second(sending)
-	if l.c.EachSecond == nil {
-		return
+	if l.c.EachSecond != nil {
+		l.c.EachSecond(second)
 	}
-	if l.calendar != nil {
-		for i, planned := range l.calendar.until(to) {
-			second.Endpoints[i].Planned = planned
-		}
-	}
-	l.c.EachSecond(second)
 }
 
 // totals logs what is not kept by the second: good answers and failures apart,

@@ -41,7 +41,16 @@ type EndpointSecond struct {
 // counts are those of an endpoint from the start to some moment.
 type counts struct {
 	started, dropped int
+	droppedAhead     int // of the dropped, those that fell due after the moment
 	outcomes         ledger.Outcomes
+}
+
+// until leaves out what was sent or dropped after the moment, before it was looked
+// at: a pacer goes in due order, so it is what is more than planned until then.
+func (c counts) until(planned int) counts {
+	c.started -= max(0, c.started+c.dropped-planned-c.droppedAhead)
+	c.dropped -= c.droppedAhead
+	return c
 }
 
 // since is what happened between two moments.

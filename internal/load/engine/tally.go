@@ -45,7 +45,12 @@ type tally struct {
 	drops    []result.DropSecond // in the order of their seconds
 	ledger   ledger.Ledger
 	overhang int      // requests of a warm-up that were in flight at due time 0
-	interval *timings // of the running second
+	interval *timings // of what ended in the running second
+	// What ended after it, before it was closed: a second is closed a little late,
+	// and on a crowded machine more than a little.
+	until time.Duration // its end, from the start
+	after *timings
+	ahead ledger.Outcomes
 
 	// Used by intervals alone: the timings of the second before, and of all.
 	spare    *timings
@@ -64,7 +69,7 @@ func newTallies(c Config) []*tally {
 func newTally(c Config, i int) *tally {
 	t := &tally{
 		name: c.Endpoints[i].Name, shard: c.Shard, closed: c.Closed > 0, planned: c.planned(i), targetRate: c.targetRate(i),
-		interval: newTimings(), spare: newTimings(), response: latency.New(), total: newTotal(),
+		interval: newTimings(), until: time.Second, after: newTimings(), spare: newTimings(), response: latency.New(), total: newTotal(),
 	}
 	if c.KeepRequests {
 		t.requests = make([]Request, t.planned)
@@ -138,31 +143,49 @@ func (t *tally) finish(j job, lag, service time.Duration, answer ledger.Answer) 
 		}
 		return
 	}
+	into := t.interval
+	if j.due+response >= t.until {
+		into = t.after
+		t.ahead[answer.Outcome]++
+	}
 	if !t.closed {
-		t.interval.lag.Record(lag)
+		into.lag.Record(lag)
 	} else if t.requests != nil {
 		t.requests = append(t.requests, record)
 	}
 	if !answer.Outcome.Completed() {
 		return
 	}
-	t.interval.service.Record(service)
+	into.service.Record(service)
 	if answer.Outcome == ledger.OK {
-		t.interval.ok.Record(response)
+		into.ok.Record(response)
 	} else {
-		t.interval.failed.Record(response)
+		into.failed.Record(response)
 	}
 }
 
-// rotate gives the timings since the last call and adds them to the total, and
-// the counts so far. The timings are valid until the next call.
-func (t *tally) rotate() (Timings, counts) {
+// rotate closes the second that ends at to, or, if it is the last, all that there
+// is: it gives the timings of what ended in it, and adds them to the total, and the
+// counts so far. The timings are valid until the next call.
+func (t *tally) rotate(to time.Duration, last bool) (Timings, counts) {
 	// What the spare held has been dealt with.
 	t.spare.reset()
 	t.mu.Lock()
 	done := t.interval
-	t.interval, t.spare = t.spare, done
+	t.interval, t.after, t.spare = t.after, t.spare, done
 	now := counts{outcomes: t.ledger.Outcomes()}
+	if last {
+		done.merge(t.interval)
+	} else {
+		now.outcomes = now.outcomes.Since(t.ahead)
+		for _, d := range slices.Backward(t.drops) {
+			if time.Duration(d.Second)*time.Second < to {
+				break
+			}
+			now.droppedAhead += d.Dropped
+		}
+	}
+	t.until, t.ahead = to+time.Second, ledger.Outcomes{}
 	t.mu.Unlock()
 	now.started, now.dropped = int(t.started.Load()), int(t.dropped.Load())
 	t.response.Reset()
@@ -171,6 +194,13 @@ func (t *tally) rotate() (Timings, counts) {
 	second := Timings{Response: t.response, OKResponse: done.ok, FailedResponse: done.failed, Service: done.service, Lag: done.lag}
 	t.total.merge(second)
 	return second, now
+}
+
+func (t *timings) merge(from *timings) {
+	t.ok.Merge(from.ok)
+	t.failed.Merge(from.failed)
+	t.service.Merge(from.service)
+	t.lag.Merge(from.lag)
 }
 
 func (t *timings) reset() {
