@@ -66,13 +66,9 @@ func readTotals(path string, summary result.Summary) (map[string]*latency.Histog
 		return nil, err
 	}
 	defer f.Close()
-	log, err := latency.ReadLog(f)
+	totals, err := latency.ReadTotals(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	totals := map[string]*latency.Histogram{}
-	for tag, series := range log.Series {
-		totals[tag] = series.Total
 	}
 	for name, e := range summary.Endpoints {
 		for kind, p := range map[string]result.Percentiles{latency.Response: e.Response, latency.OKResponse: e.OKResponse} {

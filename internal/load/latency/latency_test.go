@@ -224,6 +224,18 @@ func FuzzReadLog(f *testing.F) {
 // intervals.
 func adds(t *testing.T, data []byte) {
 	log, err := ReadLog(bytes.NewReader(data))
+	totals, totalsErr := ReadTotals(bytes.NewReader(data))
+	if (err == nil) != (totalsErr == nil) {
+		t.Fatalf("ReadLog says %v, ReadTotals %v", err, totalsErr)
+	}
+	if len(totals) != len(log.Series) {
+		t.Errorf("%d totals of %d series", len(totals), len(log.Series))
+	}
+	for tag, total := range totals {
+		if diff := cmp.Diff(log.Series[tag].Total.Percentiles(), total.Percentiles()); diff != "" {
+			t.Errorf("%q: the total alone differs (-want +got)\n%s", tag, diff)
+		}
+	}
 	if err != nil {
 		if strings.Contains(err.Error(), "\n") {
 			t.Errorf("error %q, want one line", err)

@@ -239,14 +239,21 @@ func TestTooManyTags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	interval := func(tag string) logLine {
+		i, err := parseInterval("Tag=" + tag + ",0,1,2," + string(encoded))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
 	log := Log{Series: map[string]*Series{}}
 	for i := range maxSeries {
 		log.Series[strconv.Itoa(i)] = &Series{Total: New()}
 	}
-	if err := log.add("Tag=7,0,1,2,"+string(encoded), 0); err != nil {
+	if err := log.add(interval("7")); err != nil {
 		t.Errorf("a tag that is known: %v", err)
 	}
-	if err := log.add("Tag=one more,0,1,2,"+string(encoded), 0); err == nil || err.Error() != "more than 1000 tags" {
+	if err := log.add(interval("one more")); err == nil || err.Error() != "more than 1000 tags" {
 		t.Errorf("error %v, want too many tags", err)
 	}
 }
