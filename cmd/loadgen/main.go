@@ -91,7 +91,7 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 		return cli.ExitFailure, err
 	}
 	defer watch.end(ctx, o.linger)
-	defer context.AfterFunc(ctx, func() { watch.interrupted(o) })()
+	defer context.AfterFunc(ctx, watch.interrupted)()
 	report, err := player.Run(ctx)
 	watch.endProgress()
 	report.Load.Thresholds = threshold.EvaluateAll(o.thresholds, report.Load.Endpoints, responses(report))

@@ -208,7 +208,7 @@ func TestTheFirstSignalStops(t *testing.T) {
 			if cmd.ProcessState.ExitCode() != cli.ExitInterrupted || !strings.HasPrefix(first, "INVALID") {
 				t.Errorf("%v, first line %q", cmd.ProcessState, first)
 			}
-			const note = "loadgen: interrupted: no more is sent, and what is in flight is waited for, 10s at most; a second signal ends it at once, without a result\n"
+			const note = "loadgen: interrupted: no more is sent, and answers are waited for, 1s at most; a second signal ends it at once, without a result\n"
 			if stderr := cmd.Stderr.(*bytes.Buffer).String(); strings.Count(stderr, note) != 1 {
 				t.Errorf("stderr %q, want once %q", stderr, note)
 			}

@@ -40,16 +40,12 @@ func (w *watchers) start(o options, needs engine.Needs, out *outputs, stderr io.
 	return nil
 }
 
-// interrupted says what a signal has begun, for it may take as long as a timeout.
-func (w *watchers) interrupted(o options) {
-	if w.progress == nil {
-		return
+// interrupted says what a signal has begun: whoever takes it for hung and sends
+// another loses the result.
+func (w *watchers) interrupted() {
+	if w.progress != nil {
+		w.progress.note(fmt.Sprintf("interrupted: no more is sent, and answers are waited for, %v at most; a second signal ends it at once, without a result", engine.CancelGrace))
 	}
-	longest := time.Duration(0)
-	for _, e := range o.plan.Endpoints {
-		longest = max(longest, e.Timeout)
-	}
-	w.progress.note(fmt.Sprintf("interrupted: no more is sent, and what is in flight is waited for, %v at most; a second signal ends it at once, without a result", longest))
 }
 
 func (w *watchers) second(s engine.Second) {

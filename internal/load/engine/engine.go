@@ -96,9 +96,9 @@ type Request struct {
 // notice is the time between the last preparation and due time 0.
 const notice = 10 * time.Millisecond
 
-// cancelGrace is the longest that a run whose context has ended waits for the
+// CancelGrace is the longest that a run whose context has ended waits for the
 // answers in flight.
-const cancelGrace = time.Second
+const CancelGrace = time.Second
 
 // startTime is the moment of due time 0.
 func (c Config) startTime() time.Time {

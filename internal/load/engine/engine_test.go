@@ -280,8 +280,8 @@ func TestCancelAtAnyMomentLeavesABalancedReport(t *testing.T) {
 				r := play(t, ctx, c, newFake(func(_, i int) time.Duration {
 					return time.Duration(1+i%7) * 700 * time.Millisecond
 				}))
-				if took := time.Since(begin); took > at+cancelGrace {
-					t.Errorf("ended %v after the cancel, want at most %v", took-at, cancelGrace)
+				if took := time.Since(begin); took > at+CancelGrace {
+					t.Errorf("ended %v after the cancel, want at most %v", took-at, CancelGrace)
 				}
 				scheduled := 0
 				for _, e := range r.Load.Endpoints {

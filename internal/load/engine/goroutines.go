@@ -169,7 +169,7 @@ func drain(ctx context.Context, c Config, sender Sender, finished *sync.WaitGrou
 		return ctx.Err() != nil
 	case <-patience:
 	case <-ctx.Done():
-		grace := cancelGrace
+		grace := CancelGrace
 		if c.GracefulStop != nil {
 			grace = min(grace, *c.GracefulStop)
 		}

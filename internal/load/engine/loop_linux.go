@@ -304,7 +304,7 @@ func (l *loop) expire() {
 	if l.cancelled.Load() && !l.stopping {
 		l.stopping = true
 		l.next.leaves = forever
-		grace := cancelGrace
+		grace := CancelGrace
 		if l.c.GracefulStop != nil {
 			grace = min(grace, *l.c.GracefulStop)
 		}
