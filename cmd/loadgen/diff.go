@@ -49,6 +49,12 @@ func diff(args []string, stdout, stderr io.Writer) int {
 			return cli.Fail(stderr, "loadgen", cli.ExitFailure, err)
 		}
 	}
+	out := outputFile{"json", *jsonFile}
+	for _, set := range sets {
+		if err := out.overwrites(pathsOf(set)); err != nil {
+			return cli.Fail(stderr, "loadgen", cli.ExitUsage, err)
+		}
+	}
 	if err := cmp.Or(compare.CheckModel(sets[0], sets[1]), compare.CheckWhole(sets[0], sets[1])); err != nil {
 		return cli.Fail(stderr, "loadgen", cli.ExitUsage, err)
 	}
@@ -57,9 +63,9 @@ func diff(args []string, stdout, stderr io.Writer) int {
 	if believed && len(d.Metrics) == 0 {
 		return cli.Fail(stderr, "loadgen", cli.ExitFailure, fmt.Errorf("nothing to compare: no endpoint is in every run; %s", strings.Join(d.Warnings, "; ")))
 	}
-	if *jsonFile != "" {
-		if err := result.WriteJSON(*jsonFile, d); err != nil {
-			return cli.Fail(stderr, "loadgen", cli.ExitFailure, outputFile{"json", *jsonFile}.unwritable(err))
+	if out.path != "" {
+		if err := result.WriteJSON(out.path, d); err != nil {
+			return cli.Fail(stderr, "loadgen", cli.ExitFailure, out.unwritable(err))
 		}
 	}
 	printDiff(stdout, d)
@@ -75,17 +81,16 @@ func diff(args []string, stdout, stderr io.Writer) int {
 // readRuns reads the results of a list of files and patterns.
 func readRuns(list string) ([]compare.Run, error) {
 	var runs []compare.Run
-	seen := map[string]bool{}
+	var given result.Inputs
 	for item := range strings.SplitSeq(list, ",") {
 		paths, err := matching(item)
 		if err != nil {
 			return nil, err
 		}
 		for _, path := range paths {
-			if seen[filepath.Clean(path)] {
-				return nil, fmt.Errorf("%s is given twice in %q: a run counts once", path, list)
+			if other, twice := given.Add(path); twice {
+				return nil, fmt.Errorf("%s is given twice in %q, as %s too: a run counts once", path, list, other)
 			}
-			seen[filepath.Clean(path)] = true
 			load, err := result.ReadLoad(path)
 			if err != nil {
 				return nil, err
@@ -109,6 +114,14 @@ func matching(argument string) ([]string, error) {
 		return nil, fmt.Errorf("no file matches %q", argument)
 	}
 	return paths, nil
+}
+
+func pathsOf(runs []compare.Run) []string {
+	paths := make([]string, len(runs))
+	for i, r := range runs {
+		paths[i] = r.Path
+	}
+	return paths
 }
 
 func anyValid(runs []compare.Run) bool {

@@ -15,6 +15,7 @@ import (
 	"chokepoint/internal/load/engine"
 	"chokepoint/internal/load/latency"
 	"chokepoint/internal/load/ledger"
+	"chokepoint/internal/load/merge"
 	"chokepoint/internal/result"
 )
 
@@ -76,6 +77,22 @@ func (f outputFile) unwritable(err error) error {
 		err = pathError.Err
 	}
 	return fmt.Errorf("-%s: cannot write %s: %w; choose another place", f.flag, f.path, err)
+}
+
+// overwrites refuses an output that would take the place of a result that is read,
+// or of the log beside it.
+func (f outputFile) overwrites(paths []string) error {
+	if f.path == "" {
+		return nil
+	}
+	for _, path := range paths {
+		for _, input := range []string{path, merge.LogBeside(path)} {
+			if result.SameFile(f.path, input) {
+				return fmt.Errorf("-%s %s would overwrite %s, which is read; choose another place", f.flag, f.path, input)
+			}
+		}
+	}
+	return nil
 }
 
 // outputs are the files of a run. Each appears whole at the end, or not at all.

@@ -54,6 +54,10 @@ func report(args []string, stdout, stderr io.Writer) int {
 		}
 		paths = append(paths, found...)
 	}
+	out := outputFile{"json", *jsonFile}
+	if err := out.overwrites(paths); err != nil {
+		return cli.Fail(stderr, "loadgen", cli.ExitUsage, err)
+	}
 	merged, err := merge.Files(paths, *expected)
 	switch {
 	case errors.Is(err, merge.ErrApart):
@@ -67,9 +71,9 @@ func report(args []string, stdout, stderr io.Writer) int {
 		return cli.Fail(stderr, "loadgen", cli.ExitUsage, err)
 	}
 	load.Thresholds = threshold.EvaluateAll(all, load.Endpoints, merged.Responses)
-	if *jsonFile != "" {
-		if err := result.WriteJSON(*jsonFile, load); err != nil {
-			return cli.Fail(stderr, "loadgen", cli.ExitFailure, outputFile{"json", *jsonFile}.unwritable(err))
+	if out.path != "" {
+		if err := result.WriteJSON(out.path, load); err != nil {
+			return cli.Fail(stderr, "loadgen", cli.ExitFailure, out.unwritable(err))
 		}
 	}
 	printSummary(stdout, mergedHeading(load), names, load)

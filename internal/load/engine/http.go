@@ -242,6 +242,10 @@ func (c *client) receive(conn *connection) error {
 		case done:
 			c.beyond = used < n
 			return nil
+		case unread == io.EOF && c.target.tls != nil && conn.socket.readErr != nil:
+			// TLS says its own farewell. Without it an answer that ends with the
+			// connection could have been cut off: RFC 9112, section 9.8.
+			return io.ErrUnexpectedEOF
 		case unread == io.EOF:
 			return c.reader.End()
 		case unread != nil:

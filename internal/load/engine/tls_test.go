@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bufio"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -243,6 +244,51 @@ func TestAnIdleConnectionThatTheServerEndsUnderTLS(t *testing.T) {
 	}
 	if dials.Load() != 2 {
 		t.Errorf("%d connections, want one for each two requests", dials.Load())
+	}
+}
+
+// TestAnAnswerThatEndsWithTLS: the end of the TCP connection alone may be anybody's.
+func TestAnAnswerThatEndsWithTLS(t *testing.T) {
+	a := newAuthority(t)
+	config := &tls.Config{Certificates: []tls.Certificate{a.sign("a.example", time.Now().Add(time.Hour))}}
+	const untilClose = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok"
+	ok, cut := ledger.Answer{Outcome: ledger.OK, Status: 200}, ledger.Answer{Outcome: ledger.TransportError, Cause: CauseEOF}
+	for _, tt := range []struct {
+		name, answer string
+		farewell     bool
+		want         ledger.Answer
+	}{
+		{"with a farewell", untilClose, true, ok},
+		{"without", untilClose, false, cut},
+		{"its length was known", okAnswer, false, ok},
+		{"its length was longer", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", true, cut},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			go func() {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				// conn.Close says farewell, and does not close what is closed.
+				defer conn.Close()
+				if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil {
+					return
+				}
+				io.WriteString(conn, tt.answer)
+				if !tt.farewell {
+					conn.(*tls.Conn).NetConn().Close()
+				}
+			}()
+			_, do := sender(t, "https://"+listener.Addr().String(), "GET", over(Connections{Insecure: true}))
+			if x := do(0, time.Now().Add(10*time.Second)); x.Answer != tt.want {
+				t.Errorf("got %+v, want %+v", x.Answer, tt.want)
+			}
+		})
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -36,12 +35,11 @@ func Files(paths []string, expected int) (Result, error) {
 	m := &merger{load: result.Load{Schema: result.LoadSchema, Merged: &result.Merged{}}}
 	var inputs []input
 	var first error
-	seen := map[string]bool{}
+	var given result.Inputs
 	for _, path := range paths {
-		if seen[filepath.Clean(path)] {
-			return Result{}, fmt.Errorf("%s is given twice: it would be counted twice", path)
+		if other, twice := given.Add(path); twice {
+			return Result{}, fmt.Errorf("%s is given twice, as %s too: it would be counted twice", path, other)
 		}
-		seen[filepath.Clean(path)] = true
 		in, err := read(path)
 		if err != nil {
 			first = cmp.Or(first, err)
