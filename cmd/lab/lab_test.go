@@ -41,6 +41,12 @@ func TestCommandsWithoutFlags(t *testing.T) {
 	if err := os.Symlink("/dev/zero", filepath.Join(endless, result.SummaryFile)); err != nil {
 		t.Fatal(err)
 	}
+	malformed := t.TempDir()
+	for name, text := range map[string]string{result.SummaryFile: `{"schema": "` + result.SummarySchema + `"}`, result.TimelineFile: "x"} {
+		if err := os.WriteFile(filepath.Join(malformed, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, test := range []struct {
 		name           string
 		args           []string
@@ -58,6 +64,9 @@ func TestCommandsWithoutFlags(t *testing.T) {
 		{"a summary without an end", []string{"report", endless}, 1, nil, []string{
 			"lab: " + filepath.Join(endless, result.SummaryFile) + " is not a regular file",
 		}},
+		{"a malformed timeline", []string{"report", malformed}, 1,
+			[]string{filepath.Join(malformed, result.ReportFile), filepath.Join(malformed, result.PageFile)},
+			[]string{"lab: " + filepath.Join(malformed, result.TimelineFile) + ` has no column "at_s"`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

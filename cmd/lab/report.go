@@ -51,9 +51,13 @@ func renderReports(args []string, stdout, stderr io.Writer) (int, error) {
 	}
 	code := cli.ExitOK
 	for _, dir := range dirs {
-		if err := renderReport(dir); err != nil {
+		malformed, err := renderReport(dir)
+		if err != nil {
 			code = cli.Fail(stderr, "lab", cli.ExitFailure, err)
 			continue
+		}
+		for _, err := range malformed {
+			code = cli.Fail(stderr, "lab", cli.ExitFailure, err)
 		}
 		fmt.Fprintln(stdout, filepath.Join(dir, result.ReportFile))
 		fmt.Fprintln(stdout, filepath.Join(dir, result.PageFile))
@@ -61,9 +65,9 @@ func renderReports(args []string, stdout, stderr io.Writer) (int, error) {
 	return code, nil
 }
 
-func renderReport(dir string) error {
+func renderReport(dir string) (malformed []error, err error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return fmt.Errorf("%s is a file; name the folder that it is in: lab report %s", dir, filepath.Dir(dir))
+		return nil, fmt.Errorf("%s is a file; name the folder that it is in: lab report %s", dir, filepath.Dir(dir))
 	}
 	return lab.WriteReport(dir)
 }

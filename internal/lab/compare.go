@@ -70,7 +70,7 @@ func (l *Lab) writeComparison(ctx context.Context, resultsDir string, head resul
 		if err := result.WriteJSON(filepath.Join(folder.Path(), result.ComparisonFile), comparison); err != nil {
 			return err
 		}
-		return WriteReport(folder.Path())
+		return writeReport(folder.Path())
 	})
 	if err != nil {
 		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), proc.RemoveWait)

@@ -146,7 +146,7 @@ func fill(ctx context.Context, folder *proc.Folder, resultsDir, name string, num
 		if err := result.WriteJSON(filepath.Join(folder.Path(), result.SummaryFile), outcome.Summary); err != nil {
 			return err
 		}
-		return WriteReport(folder.Path())
+		return writeReport(folder.Path())
 	})
 	return dir, outcome.Summary, withRemedy(err)
 }
@@ -199,18 +199,25 @@ func publish(folder *proc.Folder, parent, prefix string, number int, complete fu
 }
 
 // WriteReport renders both reports of a run's or a comparison's folder anew, from
-// the other files in it.
-func WriteReport(dir string) error {
+// the other files in it. What of them is there and cannot be read is in malformed, and
+// is said in the reports.
+func WriteReport(dir string) (malformed []error, err error) {
 	render := report.Run
 	if _, err := os.Stat(filepath.Join(dir, result.ComparisonFile)); err == nil {
 		render = report.Comparison
 	}
 	rendered, err := render(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := result.WriteFile(filepath.Join(dir, result.ReportFile), []byte(rendered.Markdown)); err != nil {
-		return err
+		return nil, err
 	}
-	return result.WriteFile(filepath.Join(dir, result.PageFile), []byte(rendered.HTML))
+	return rendered.Malformed, result.WriteFile(filepath.Join(dir, result.PageFile), []byte(rendered.HTML))
+}
+
+// writeReport is for a folder that this lab has just filled.
+func writeReport(dir string) error {
+	_, err := WriteReport(dir)
+	return err
 }

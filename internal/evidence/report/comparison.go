@@ -21,7 +21,7 @@ func Comparison(dir string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	return render(comparisonDocument(c))
+	return render(comparisonDocument(c), nil)
 }
 
 // comparisonFolder holds what the folder of a comparison and its runs say.

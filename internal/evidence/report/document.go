@@ -165,12 +165,15 @@ func (d *document) add(title string, blocks ...block) {
 type Report struct {
 	Markdown string // charts are left out of it, or stand as text
 	HTML     string // one file that needs nothing beside it
+	// Malformed are the errors of files that are there and could not be read. The
+	// report says so in their place.
+	Malformed []error
 }
 
-func render(d document) (Report, error) {
+func render(d document, malformed []error) (Report, error) {
 	page, err := htmlPage(d)
 	if err != nil {
 		return Report{}, err
 	}
-	return Report{Markdown: markdown(d), HTML: page}, nil
+	return Report{Markdown: markdown(d), HTML: page, Malformed: malformed}, nil
 }

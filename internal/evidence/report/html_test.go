@@ -62,7 +62,7 @@ func TestTheSamePageForTheSameFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := Run(dir)
-	if err != nil || again != first {
+	if err != nil || again.HTML != first.HTML {
 		t.Errorf("a second page of the same folder differs (error %v)", err)
 	}
 }
@@ -83,11 +83,12 @@ func TestMissingAndUnreadableFilesAreNamedOnThePage(t *testing.T) {
 			writeRun(t, dir, antiRun(1, 1))
 			path := filepath.Join(dir, file)
 			for _, tt := range []struct {
-				spoil func() error
-				want  string
+				spoil     func() error
+				want      string
+				malformed int
 			}{
-				{func() error { return os.WriteFile(path, []byte("{\x00"), 0o644) }, "Unreadable: " + file},
-				{func() error { return os.Remove(path) }, file + " is missing."},
+				{func() error { return os.WriteFile(path, []byte("{\x00"), 0o644) }, "Unreadable: " + file, 1},
+				{func() error { return os.Remove(path) }, file + " is missing.", 0},
 			} {
 				if err := tt.spoil(); err != nil {
 					t.Fatal(err)
@@ -98,6 +99,9 @@ func TestMissingAndUnreadableFilesAreNamedOnThePage(t *testing.T) {
 				}
 				if !strings.Contains(html.UnescapeString(r.HTML), tt.want) {
 					t.Errorf("the page does not say %q", tt.want)
+				}
+				if len(r.Malformed) != tt.malformed || tt.malformed > 0 && !strings.Contains(r.Malformed[0].Error(), path) {
+					t.Errorf("malformed: %v, want %d", r.Malformed, tt.malformed)
 				}
 			}
 		})

@@ -70,14 +70,14 @@ func percentileBlocks(r runFolder) []block {
 		return []block{paragraph{plain(missing + " There is no curve of percentiles.")}}
 	}
 	var lines []namedHistogram
-	for _, name := range endpointNames(r.summary) {
+	for i, name := range endpointNames(r.summary) {
 		all, ok := r.totals[name+"/"+latency.Response], r.totals[name+"/"+latency.OKResponse]
 		if all == nil || all.Count() == 0 {
 			continue
 		}
-		lines = append(lines, namedHistogram{"/" + name + ", all", all, page.Numbered(len(lines)), false})
+		lines = append(lines, namedHistogram{"/" + name + ", all", all, page.Numbered(i), false})
 		if ok != nil && ok.Count() > 0 && ok.Count() != all.Count() {
-			lines = append(lines, namedHistogram{"/" + name + ", ok", ok, page.Numbered(len(lines)), true})
+			lines = append(lines, namedHistogram{"/" + name + ", ok", ok, page.Numbered(i), true})
 		}
 	}
 	if len(lines) == 0 {

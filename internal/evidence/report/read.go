@@ -29,6 +29,8 @@ type runFolder struct {
 	totals map[string]*latency.Histogram
 	// unread holds, by file name, the sentence that says why there is nothing.
 	unread map[string]string
+	// malformed are the errors of the files that are there and cannot be read.
+	malformed []error
 }
 
 func readRun(dir string) (runFolder, error) {
@@ -100,6 +102,7 @@ func (r *runFolder) note(file string, err error) bool {
 	case errors.Is(err, fs.ErrNotExist):
 		r.unread[file] = file + " is missing."
 	default:
+		r.malformed = append(r.malformed, err)
 		r.unread[file] = "Unreadable: " + relative(r.dir, err.Error()) + "."
 	}
 	return false

@@ -18,7 +18,7 @@ func Run(dir string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	return render(runDocument(r))
+	return render(runDocument(r), r.malformed)
 }
 
 func runDocument(r runFolder) document {
