@@ -63,6 +63,7 @@ type Event struct {
 	AtS  float64 `json:"at_s"` // real seconds since the run began
 	Name string  `json:"name"` // load_on, dump, first_queued, pool_full, load_off, recovered, ...
 	Text string  `json:"text"` // for people
+	Mark string  `json:"mark"` // in a word or two, for the chart; empty for a line without
 	// Where are the workers by place, and those queued, if it was a dump.
 	Where map[string]int `json:"where,omitempty"`
 }

@@ -186,12 +186,22 @@ func TestText(t *testing.T) {
 		"uuuudrip",
 		"u upstream read 4  p permit wait 1  d da",
 		"busy 7 of 8  queued 7  no bulkhead  CPU ",
-		"/fast no answer for 2.0 s, 7 wait",
+		"/fast p50 1.5 ms, slowest 4.0 ms, 7 wait",
 		"queue, at most 7: ▁▄█",
 		"   1.0 s  the pool is exhausted",
 	}
 	if !slices.Equal(plain, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(plain, "\n"), strings.Join(want, "\n"))
+	}
+	for i := range 3 {
+		v.Sample(Sample{AtS: 3 + float64(i), Fast: Answers{Waiting: 7}})
+	}
+	if text := strings.Join(Text(v.Glance(100), 40, false), "\n"); !strings.Contains(text, "/fast no answer for 4.0 s, 7 wait") {
+		t.Errorf("got\n%s", text)
+	}
+	v.Sample(Sample{AtS: 6, Where: "uuuudrip"})
+	if text := strings.Join(Text(v.Glance(100), 40, false), "\n"); !strings.Contains(text, "/fast p50 1.5 ms, slowest 4.0 ms, 0 wait") {
+		t.Errorf("nobody waits, got\n%s", text)
 	}
 	coloured := strings.Join(Text(v.Glance(100), 40, true), "\n")
 	if !strings.Contains(coloured, "\033[31m■■■■\033[34m■\033[32m■\033[90m■\033[33m■\033[0m") {
@@ -235,7 +245,7 @@ func TestTheStateHasTheFieldsOfThePage(t *testing.T) {
 	}
 	for _, field := range []string{
 		"run", "phase", "sentence", "events", "history", "last", "reports", "end", "number", "of", "profile", "summary", "scale", "workers", "permits",
-		"at_s", "where", "busy", "queued", "accept_queue", "cpu_percent", "fast", "upstream", "count", "p50_ms", "max_ms", "waiting", "gone", "title", "outcome", "path",
+		"at_s", "where", "busy", "queued", "accept_queue", "cpu_percent", "fast", "upstream", "count", "mark", "p50_ms", "max_ms", "waiting", "gone", "title", "outcome", "path",
 	} {
 		if !strings.Contains(string(data), `"`+field+`":`) {
 			t.Errorf("the state has no %q", field)

@@ -3,7 +3,6 @@ package live
 import (
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
@@ -129,18 +128,22 @@ func (b *block) figures(s State) {
 	b.line("/fast %s, %d wait", fastText(s), last.Fast.Waiting)
 }
 
-// fastText is the newest answer of /fast, or for how long there has been none.
+// fastText is the newest answer of /fast, or for how long there has been none
+// though somebody waits.
 func fastText(s State) string {
-	for i := len(s.History) - 1; i >= 0; i-- {
-		h := s.History[i]
-		if h.Fast.Count == 0 {
-			continue
+	i := len(s.History) - 1
+	for i >= 0 && s.History[i].Fast.Count == 0 && s.History[i].Fast.Waiting > 0 {
+		i--
+	}
+	if i+1 < len(s.History) {
+		if silent := s.Last.AtS - s.History[i+1].AtS; silent > 1 {
+			return fmt.Sprintf("no answer for %.1f s", silent)
 		}
-		silent := time.Duration((s.Last.AtS - h.AtS) * float64(time.Second))
-		if silent > time.Second && s.Last.Fast.Waiting > 0 {
-			return fmt.Sprintf("no answer for %.1f s", silent.Seconds())
+	}
+	for ; i >= 0; i-- {
+		if h := s.History[i]; h.Fast.Count > 0 {
+			return fmt.Sprintf("p50 %.1f ms, slowest %.1f ms", h.Fast.P50MS, h.Fast.MaxMS)
 		}
-		return fmt.Sprintf("p50 %.1f ms, slowest %.1f ms", h.Fast.P50MS, h.Fast.MaxMS)
 	}
 	return "no answer"
 }

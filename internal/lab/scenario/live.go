@@ -49,15 +49,15 @@ func newFeed(view *live.View, o *observer, s *Settings, progress func(format str
 // at is a moment in real seconds since the run began.
 func (f *feed) at(t time.Time) float64 { return t.Sub(f.began).Seconds() }
 
-// tell tells of an event that happens now.
-func (f *feed) tell(name, text string) {
-	f.view.Event(live.Event{AtS: f.at(time.Now()), Name: name, Text: text})
+// tell tells of an event that happens now. The mark is its label in the chart.
+func (f *feed) tell(name, mark, text string) {
+	f.view.Event(live.Event{AtS: f.at(time.Now()), Name: name, Mark: mark, Text: text})
 }
 
 // tellDump tells of a dump, and where the workers stood in it.
 func (f *feed) tellDump(d result.Dump, taken time.Time) {
 	f.view.Event(live.Event{
-		AtS: f.at(taken), Name: "dump", Where: d.Where,
+		AtS: f.at(taken), Name: "dump", Mark: d.Point, Where: d.Where,
 		Text: fmt.Sprintf("dump %s: %d of %d workers in the upstream read, %d queued", d.Point, d.Where[stacks.UpstreamRead], d.Workers, d.Queued),
 	})
 }
@@ -120,16 +120,16 @@ func (f *feed) sample(stats adminapi.VictimStats, at time.Time) {
 	}
 	// In this order: only a full pool has a queue.
 	if stats.Pool.Limit > 0 && stats.Pool.MaxBusy >= stats.Pool.Limit && f.once("pool_full") {
-		f.found("pool_full", fmt.Sprintf("the pool is exhausted: all %d workers are busy", stats.Pool.Limit))
+		f.found("pool_full", "full", fmt.Sprintf("the pool is exhausted: all %d workers are busy", stats.Pool.Limit))
 	}
 	if stats.Pool.MaxQueued > 0 && f.once("first_queued") {
-		f.found("first_queued", "the first request waits for a worker")
+		f.found("first_queued", "", "the first request waits for a worker")
 	}
 }
 
 // found tells of an event that only the feed knows of.
-func (f *feed) found(name, text string) {
-	f.tell(name, text)
+func (f *feed) found(name, mark, text string) {
+	f.tell(name, mark, text)
 	f.progress("%s", text)
 }
 

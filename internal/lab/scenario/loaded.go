@@ -104,13 +104,13 @@ func (p *phases) observeLoad(ctx context.Context, points []queueing.DumpPoint, l
 			return
 		}
 		before = p.world.Usage()
-		p.feed.tell("load_on", "load on")
+		p.feed.tell("load_on", "load on", "load on")
 		if !sleepUntil(ctx, loadOff) {
 			return
 		}
 		p.e.usage = usedSince(before, p.world.Usage())
 		p.progress("load off; watching for recovery, at most %v", s.real(s.RecoveryWait))
-		p.feed.tell("load_off", "load off")
+		p.feed.tell("load_off", "load off", "load off")
 		p.say("recovery", recoverySentence(s, p.e.prediction))
 		w := recoveryWatch{
 			sampler: sampler, observer: p.observer, fastURL: p.world.ProbeURL() + "/fast",
@@ -128,7 +128,7 @@ func (p *phases) observeLoad(ctx context.Context, points []queueing.DumpPoint, l
 	if seconds := p.e.recovery.Seconds; seconds != nil {
 		p.event(loadOff.Add(s.real(time.Duration(*seconds*float64(time.Second)))), "recovered", "")
 		p.progress("recovered %.1f s after the load (scenario time)", *seconds)
-		p.feed.tell("recovered", fmt.Sprintf("recovered: the pool was idle %.1f s after the load (scenario time)", *seconds))
+		p.feed.tell("recovered", "recovered", fmt.Sprintf("recovered: the pool was idle %.1f s after the load (scenario time)", *seconds))
 	}
 	return nil
 }

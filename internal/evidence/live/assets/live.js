@@ -43,6 +43,14 @@ const Live = (() => {
   }
 
   let answered = null; // the newest sample in which /fast was answered
+  // How long /fast has given no answer though somebody waits, in seconds.
+  function silence() {
+    const h = state.history;
+    let from = h.length - 1;
+    while (from >= 0 && h[from].fast.waiting > 0 && !h[from].fast.count) from--;
+    return from === h.length - 1 ? 0 : h[h.length - 1].at_s - h[from + 1].at_s;
+  }
+
   function drawTiles(s) {
     const { run } = state;
     const full = run.workers > 0 && s.busy >= run.workers;
@@ -51,7 +59,7 @@ const Live = (() => {
     tile("tile-permits", run.permits ? String(s.permits) : "none", run.permits ? `of ${run.permits}` : "no bulkhead", "");
     tile("tile-cpu", `${s.cpu_percent.toFixed(1)} %`, "of one core", "");
     if (s.fast.count) answered = s;
-    const silent = s.fast.waiting > 0 && answered ? s.at_s - answered.at_s : 0;
+    const silent = silence();
     if (silent > 1) tile("tile-fast", "no answer", `for ${silent.toFixed(1)} s; ${s.fast.waiting} wait`, "bad");
     else if (answered) tile("tile-fast", ms(answered.fast.p50_ms), `slowest ${ms(answered.fast.max_ms)}; ${s.fast.waiting} wait`, answered.fast.max_ms > 1000 ? "bad" : "good");
     const gone = s.fast.gone + s.upstream.gone;
@@ -65,7 +73,7 @@ const Live = (() => {
       x: { kind: "seconds", label: "seconds" },
       xs: h.map((s) => s.at_s),
       // The first is what makes room for the labels of those to come.
-      marks: [{ at: 0, label: "" }, ...state.events.map((e) => ({ at: e.at_s, label: e.name === "dump" ? e.text.split(":")[0] : e.name.replaceAll("_", " ") }))],
+      marks: [{ at: 0, label: "" }, ...state.events.map((e) => ({ at: e.at_s, label: e.mark }))],
       panes: [
         { title: "Workers and queue", unit: "count", top: state.run.workers || 10, height: 170, series: [
           series("busy", "upstream_read", h.map((s) => s.busy), "step"),
