@@ -53,11 +53,14 @@ const Charts = (() => {
     ctx.font = `${11 * ratio}px system-ui, sans-serif`;
     ctx.lineWidth = ratio;
     ctx.textBaseline = "bottom";
-    let free = -Infinity; // labels do not run into each other
-    const label = (text, x, y) => {
+    ctx.textAlign = "left"; // the axes leave it at theirs
+    let free = -Infinity; // labels do not run into each other, or out of the picture
+    const label = (text, at, y) => {
+      const { width } = ctx.measureText(text);
+      const x = Math.min(at, ctx.canvas.width - width);
       if (x < free) return;
       ctx.fillText(text, x, y);
-      free = x + ctx.measureText(text).width + 6 * ratio;
+      free = x + width + 6 * ratio;
     };
     for (const mark of chart.marks ?? []) {
       const x = Math.round(u.valToPos(mark.at, "x", true));
