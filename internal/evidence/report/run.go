@@ -24,11 +24,8 @@ func Run(dir string) (Report, error) {
 func runDocument(r runFolder) document {
 	s := r.summary
 	d := document{
-		title: fmt.Sprintf("%s, profile %s: %s", capitalisedName(s.Run.Scenario), s.Run.Profile, outcomeInWords(s.Verdict.Outcome)),
+		title: runTitle(s),
 		lead:  []block{runLead(s)},
-	}
-	if !s.Validity.Valid {
-		d.title = fmt.Sprintf("Invalid run: %s, profile %s", s.Run.Scenario, s.Run.Profile)
 	}
 	if when, ok := whenItBroke(r); ok {
 		d.lead = append(d.lead, when)
@@ -40,10 +37,12 @@ func runDocument(r runFolder) document {
 	d.add("May this run be believed?", believedBlocks(r)...)
 	d.add("Verdict", verdictBlocks(s)...)
 	d.add("Latency and failures", latencyBlocks(r)...)
-	d.add("Predicted beside measured", predictionBlocks(s)...)
+	if s.Attached == nil {
+		d.add("Predicted beside measured", predictionBlocks(s)...)
+	}
 	d.add("Timeline", timelineBlocks(r)...)
 	d.add("Status codes and causes of errors", statusBlocks(r)...)
-	d.add("Where the workers stood", whereBlocks(r)...)
+	d.add(whoStoodIn(s).title(), whereBlocks(r)...)
 	d.add("Dumps", dumpBlocks(r)...)
 	if blocks := waitBlocks(r); blocks != nil {
 		d.add("Where the wait went", blocks...)
@@ -51,9 +50,13 @@ func runDocument(r runFolder) document {
 	d.add("Percentiles", percentileBlocks(r)...)
 	d.add("Ledger", ledgerBlocks(s)...)
 	d.add("Recovery", recoveryBlocks(s)...)
-	d.add("Pool maxima", poolTable(s.Pool))
-	d.add("CPU and memory", processBlocks(r)...)
-	d.add("Upstream: dose asked and dose seen", doseBlocks(r)...)
+	if s.Attached != nil {
+		d.add("Metrics of the service", attachedBlocks(s)...)
+	} else {
+		d.add("Pool maxima", poolTable(s.Pool))
+		d.add("CPU and memory", processBlocks(r)...)
+		d.add("Upstream: dose asked and dose seen", doseBlocks(r)...)
+	}
 	d.add("Baselines", baselineBlocks(s)...)
 	d.add("Conditions", conditionBlocks(r.manifest, r.unread[result.ManifestFile])...)
 	return d
@@ -147,7 +150,7 @@ func dropsInWords(load *result.Load, name string) string {
 
 func verdictBlocks(s result.Summary) []block {
 	blocks := []block{paragraph{strong(verdictSentence(s))}}
-	if want := s.Verdict.Expected; want != "" && want != s.Verdict.Outcome {
+	if want := s.Verdict.Expected; s.Attached == nil && want != "" && want != s.Verdict.Outcome {
 		blocks = append(blocks, sentence(plain("Expected of this profile: "), strong(outcomeInWords(want)), plain(".")))
 	}
 	if len(s.Verdict.Checks) == 0 {
@@ -214,8 +217,8 @@ func latencyBlocks(r runFolder) []block {
 		paragraph{plain("Response time runs from the moment a request fell due, service time from the worker's first connect or write, lag between the two. " +
 			"A client timeout counts as the time that the client waited. Dropped and interrupted requests have no time and count as failed. " +
 			"The p99.9 is left out under 1,000 samples, and a row that would only repeat another.")}}
-	if fast, ok := s.Endpoints[fastEndpoint]; ok && fast.QuietResponse.Count > 0 && fast.OKResponse.Count > 0 {
-		blocks = append(blocks, sentence(plain("A full dump stops the world. The p99 of "), endpoint(fastEndpoint),
+	if fast, ok := s.Endpoints[protected(s)]; ok && fast.QuietResponse.Count > 0 && fast.OKResponse.Count > 0 {
+		blocks = append(blocks, sentence(plain("A full dump stops the world. The p99 of "), endpoint(protected(s)),
 			plain(fmt.Sprintf(" was %s over all its good answers, and %s without the %s that were in flight during a dump.",
 				timeOf(fast.OKResponse, fast.OKResponse.P99), timeOf(fast.QuietResponse, fast.QuietResponse.P99),
 				count(fast.OKResponse.Count-fast.QuietResponse.Count)))))
@@ -357,6 +360,9 @@ func share(n, of int) string {
 }
 
 func recoveryBlocks(s result.Summary) []block {
+	if s.Attached != nil {
+		return attachedRecovery(s)
+	}
 	r, scale := s.Recovery, s.Run.Scale
 	var blocks []block
 	if r.Recovered && r.Seconds != nil {

@@ -42,8 +42,14 @@ func dumpBlocks(r runFolder) []block {
 	if len(r.summary.Dumps) == 0 {
 		return noDumps()
 	}
-	t := table{columns: []column{words("point"), numbers("at"), numbers("goroutines"), numbers("workers"), numbers("queued"),
+	t := table{columns: []column{words("point"), numbers("at"), numbers(membersOf(r.summary.Dumps)), numbers("workers"), numbers("queued"),
 		numbers("pause"), words("raw text"), words("low-pause profile")}}
+	pause := "The pause is how long the full dump stopped the victim's world."
+	if r.summary.Attached != nil {
+		pause = "The service does not say how long a dump paused it: no longer than the whole answer took."
+		t.columns = t.columns[:len(t.columns)-1]
+		t.columns[5] = numbers("answer took")
+	}
 	for _, d := range r.summary.Dumps {
 		profile := rawFile(r.dir, ".", d.ProfileFile)
 		if d.ProfileFile != "" {
@@ -53,10 +59,11 @@ func dumpBlocks(r runFolder) []block {
 		if d.Truncated {
 			raw = join(raw, plain(" "), strong("cut off: the counts are too low"))
 		}
-		t.rows = append(t.rows, []text{code(d.Point), plain(scenarioSeconds(d.AtS, r.summary.Run.Scale)), plain(count(d.Goroutines)),
-			plain(count(d.Workers)), plain(count(d.Queued)), plain(milliseconds(d.PauseMS) + " ms"), raw, profile})
+		row := []text{code(d.Point), plain(scenarioSeconds(d.AtS, r.summary.Run.Scale)), plain(count(d.Goroutines)),
+			plain(count(d.Workers)), plain(count(d.Queued)), plain(milliseconds(max(d.PauseMS, d.TookMS)) + " ms"), raw, profile}
+		t.rows = append(t.rows, row[:len(t.columns)])
 	}
-	return []block{t, paragraph{plain("The pause is how long the full dump stopped the victim's world.")}}
+	return []block{t, paragraph{plain(pause)}}
 }
 
 // largest picks the topGroups groups of a dump, largest first.
@@ -190,7 +197,7 @@ func baselineBlocks(s result.Summary) []block {
 		t.rows = append(t.rows, []text{code(b.Name), plain(number(b.Rate, 1) + "/s"), plain(number(b.Seconds, 1) + " s"), plain(count(p.Count)),
 			plain(count(b.Failed)), plain(timeOf(p, p.P50)), plain(timeOf(p, p.P95)), plain(timeOf(p, p.P99)), plain(timeOf(p, p.Max))})
 	}
-	return []block{sentence(plain("Before the load, on "), endpoint(fastEndpoint), plain(" alone; seconds are real.")), t}
+	return []block{sentence(plain("Before the load, on "), endpoint(protected(s)), plain(" alone; seconds are real.")), t}
 }
 
 // conditionBlocks lists what ran, on what and how; missing says why there is no

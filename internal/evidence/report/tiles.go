@@ -1,6 +1,8 @@
 package report
 
 import (
+	"strings"
+
 	"chokepoint/internal/result"
 )
 
@@ -15,25 +17,45 @@ func runTiles(r runFolder) tiles {
 		add("May it be believed?", "no", "the reasons are below", badTone)
 	}
 	add("Verdict", outcomeInWords(s.Verdict.Outcome), "", outcomeTone(s.Verdict.Outcome))
-	if fast, ok := s.Endpoints[fastEndpoint]; ok {
+	name := protected(s)
+	if fast, ok := s.Endpoints[name]; ok {
 		failing := goodTone
 		if fast.OK < fast.Scheduled {
 			failing = badTone
 		}
-		add("/"+fastEndpoint+" failed", percent(fast.FailedRatio), count(fast.Scheduled-fast.OK)+" of "+count(fast.Scheduled), failing)
-		add("/"+fastEndpoint+" p50", rounded(fast.Response, fast.Response.P50), "p95 "+rounded(fast.Response, fast.Response.P95)+", p99 "+rounded(fast.Response, fast.Response.P99), "")
+		add("/"+name+" failed", percent(fast.FailedRatio), count(fast.Scheduled-fast.OK)+" of "+count(fast.Scheduled), failing)
+		add("/"+name+" p50", rounded(fast.Response, fast.Response.P50), "p95 "+rounded(fast.Response, fast.Response.P95)+", p99 "+rounded(fast.Response, fast.Response.P99), "")
 	}
 	full := tone("")
 	if s.Pool.WorkerLimit > 0 && s.Pool.MaxBusy >= s.Pool.WorkerLimit {
 		full = badTone
 	}
-	add("Workers busy at most", count(s.Pool.MaxBusy), "limit "+workerLimit(s.Pool)+"; "+count(s.Pool.MaxQueued)+" queued at most", full)
+	if s.Knows(result.MetricBusy) {
+		var notes []string
+		if s.Knows(result.MetricLimit) {
+			notes = append(notes, "limit "+workerLimit(s.Pool))
+		}
+		if s.Knows(result.MetricQueued) {
+			notes = append(notes, count(s.Pool.MaxQueued)+" queued at most")
+		}
+		add("Workers busy at most", count(s.Pool.MaxBusy), strings.Join(notes, "; "), full)
+	}
 	cpu := ""
 	if limit := r.cpuLimit(); limit > 0 {
 		cpu = "of " + count(limit) + " %, mean under load"
 	}
-	add("CPU of the victim", inUnit(s.Victim.CPUPercentMean, "percent"), cpu, "")
+	if s.Knows(result.MetricCPU) {
+		add(cpuTitle(s), inUnit(s.Victim.CPUPercentMean, "percent"), cpu, "")
+	}
 	return t
+}
+
+// cpuTitle says whose CPU it is.
+func cpuTitle(s result.Summary) string {
+	if s.Attached != nil {
+		return "CPU of the service"
+	}
+	return "CPU of the victim"
 }
 
 func outcomeTone(o result.Outcome) tone {

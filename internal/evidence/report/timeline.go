@@ -84,11 +84,11 @@ func timelineBlocks(r runFolder) []block {
 	lines := []string{timelineLine("load", axis.marks(loadMarks(r.events)), ""), timelineLine("dumps", axis.marks(dumpMarks(r.summary.Dumps)), "")}
 	blank := false
 	for _, s := range []timelineSeries{
-		{"busy", func(r result.TimelineRow) float64 { return float64(r.Busy) }, "count", float64(r.summary.Pool.WorkerLimit), true},
-		{"queued", func(r result.TimelineRow) float64 { return float64(r.Queued) }, "count", 0, true},
-		{"permits", func(r result.TimelineRow) float64 { return float64(r.PermitsHeld) }, "count", 0, false},
-		{"CPU", func(r result.TimelineRow) float64 { return r.CPUPercent }, "percent", float64(r.cpuLimit()), true},
-		{"/fast failed", func(r result.TimelineRow) float64 { return float64(r.FastFailed) }, "count", 0, true},
+		{"busy", func(row result.TimelineRow) float64 { return float64(row.Busy) }, "count", float64(r.summary.Pool.WorkerLimit), r.summary.Knows(result.MetricBusy)},
+		{"queued", func(row result.TimelineRow) float64 { return float64(row.Queued) }, "count", 0, r.summary.Knows(result.MetricQueued)},
+		{"permits", func(row result.TimelineRow) float64 { return float64(row.PermitsHeld) }, "count", 0, false},
+		{"CPU", func(row result.TimelineRow) float64 { return row.CPUPercent }, "percent", float64(r.cpuLimit()), r.summary.Knows(result.MetricCPU)},
+		{"/" + protected(r.summary) + " failed", func(row result.TimelineRow) float64 { return float64(row.FastFailed) }, "count", 0, true},
 	} {
 		highest := 0.0
 		for _, row := range rows {

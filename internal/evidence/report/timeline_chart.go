@@ -48,24 +48,27 @@ func timelineChart(r runFolder) (chart, bool) {
 	spec := page.Chart{
 		X: page.XAxis{Kind: page.Seconds, Label: timeLabel}, Xs: xs, Sync: timelineSync,
 		Bands: loadBands(r), Marks: dumpLines(r.summary.Dumps),
-		Panes: []page.Pane{
+		Panes: knownPanes(r, []page.Pane{
 			{Title: "Workers", Unit: page.Count, Top: limit, Height: 130, Series: taken(
 				page.Series{Label: "busy", Colour: goroutines.UpstreamRead, Style: page.Step, Values: drawn[0]},
 				page.Series{Label: "permits held", Colour: goroutines.PermitWait, Style: page.Step, Values: drawn[1]})},
 			{Title: "Waiting", Unit: page.Count, Height: 100, Series: taken(
 				page.Series{Label: "queued for a worker", Colour: goroutines.Queued, Style: page.Step, Values: drawn[2]},
 				page.Series{Label: "accept queue", Colour: goroutines.Other, Style: page.Step, Values: drawn[3]})},
-			{Title: "CPU of the victim", Unit: page.Percent, Top: float64(r.cpuLimit()), Height: 80, Series: []page.Series{
+			{Title: cpuTitle(r.summary), Unit: page.Percent, Top: float64(r.cpuLimit()), Height: 80, Series: []page.Series{
 				{Label: "CPU", Colour: page.CPU, Style: page.Since, Values: drawn[4]}}},
-			{Title: "/" + fastEndpoint + ", response time", Unit: page.Milliseconds, Log: true, Height: 120, Series: []page.Series{
+			{Title: "/" + protected(r.summary) + ", response time", Unit: page.Milliseconds, Log: true, Height: 120, Series: []page.Series{
 				{Label: "p50", Colour: goroutines.Database, Values: drawn[5]},
 				{Label: "p99", Colour: goroutines.Queued, Dashed: true, Values: drawn[6]}}},
-			{Title: "/" + fastEndpoint + ", ended since the row before", Unit: page.Count, Height: 90, Stacked: true, Series: []page.Series{
+			{Title: "/" + protected(r.summary) + ", ended since the row before", Unit: page.Count, Height: 90, Stacked: true, Series: []page.Series{
 				{Label: "ok", Colour: page.OK, Style: page.Since, Values: drawn[7]},
 				{Label: "failed", Colour: goroutines.UpstreamRead, Style: page.Since, Values: drawn[8]}}},
-		},
+		}),
 	}
-	caption := join(strong(busyAndIdle(r)), plain(" "+timelineLegend(r, every)))
+	caption := plain(timelineLegend(r, every))
+	if busiest := busyAndIdle(r); busiest != "" {
+		caption = join(strong(busiest), plain(" "+timelineLegend(r, every)))
+	}
 	return chart{caption: caption, spec: spec, numbers: timelineNumbers(r)}, true
 }
 
@@ -96,11 +99,33 @@ func busyAndIdle(r runFolder) string {
 			worst = row
 		}
 	}
+	if !r.summary.Knows(result.MetricBusy) {
+		return ""
+	}
 	busy := fmt.Sprintf("%s busy", plural(worst.Busy, "request"))
 	if limit := r.summary.Pool.WorkerLimit; limit > 0 {
 		busy = fmt.Sprintf("%s of %s workers busy", count(worst.Busy), count(limit))
 	}
-	return fmt.Sprintf("%s at %s, %s queued, CPU %s.", busy, instant(worst.AtS), count(worst.Queued), inUnit(worst.CPUPercent, "percent"))
+	busy += " at " + instant(worst.AtS)
+	if r.summary.Knows(result.MetricQueued) {
+		busy += fmt.Sprintf(", %s queued", count(worst.Queued))
+	}
+	if r.summary.Knows(result.MetricCPU) {
+		busy += fmt.Sprintf(", CPU %s", inUnit(worst.CPUPercent, "percent"))
+	}
+	return busy + "."
+}
+
+// knownPanes leaves out those of workers, of what waits and of CPU where an attached
+// service does not tell them; they are the first three.
+func knownPanes(r runFolder, panes []page.Pane) []page.Pane {
+	var known []page.Pane
+	for i, metric := range []string{result.MetricBusy, result.MetricQueued, result.MetricCPU} {
+		if r.summary.Knows(metric) {
+			known = append(known, panes[i])
+		}
+	}
+	return append(known, panes[3:]...)
 }
 
 func timelineLegend(r runFolder, every float64) string {
@@ -134,17 +159,41 @@ func dumpLines(dumps []result.Dump) (marks []page.Mark) {
 // timelineNumbers is timeline.csv as a table, or, of a long run, its first rows and
 // the file.
 func timelineNumbers(r runFolder) []block {
-	t := table{columns: []column{numbers("at"), words("phase"), numbers("workers"), numbers("busy"), numbers("queued"), numbers("permits"),
-		numbers("accept queue"), numbers("CPU"), numbers("/fast p50"), numbers("/fast p99"), numbers("/fast ended"), numbers("/fast failed")}}
+	cell := func(n func(result.TimelineRow) int) func(result.TimelineRow) text {
+		return func(row result.TimelineRow) text { return plain(count(n(row))) }
+	}
+	victim, fast := r.summary.Attached == nil, "/"+protected(r.summary)
+	var t table
+	var cells []func(result.TimelineRow) text
+	for _, c := range []struct {
+		column
+		known bool
+		cell  func(result.TimelineRow) text
+	}{
+		{numbers("at"), true, func(row result.TimelineRow) text { return plain(number(row.AtS, 1)) }},
+		{words("phase"), true, func(row result.TimelineRow) text { return plain(row.Phase) }},
+		{numbers("workers"), victim, cell(func(row result.TimelineRow) int { return row.Workers })},
+		{numbers("busy"), r.summary.Knows(result.MetricBusy), cell(func(row result.TimelineRow) int { return row.Busy })},
+		{numbers("queued"), r.summary.Knows(result.MetricQueued), cell(func(row result.TimelineRow) int { return row.Queued })},
+		{numbers("permits"), victim, cell(func(row result.TimelineRow) int { return row.PermitsHeld })},
+		{numbers("accept queue"), victim, cell(func(row result.TimelineRow) int { return row.AcceptQueue })},
+		{numbers("CPU"), r.summary.Knows(result.MetricCPU), func(row result.TimelineRow) text { return plain(inUnit(row.CPUPercent, "percent")) }},
+		{numbers(fast + " p50"), true, func(row result.TimelineRow) text { return optional(row.FastP50MS) }},
+		{numbers(fast + " p99"), true, func(row result.TimelineRow) text { return optional(row.FastP99MS) }},
+		{numbers(fast + " ended"), true, cell(func(row result.TimelineRow) int { return row.FastDone })},
+		{numbers(fast + " failed"), true, cell(func(row result.TimelineRow) int { return row.FastFailed })},
+	} {
+		if c.known {
+			t.columns, cells = append(t.columns, c.column), append(cells, c.cell)
+		}
+	}
 	step := (len(r.timeline) + numberRows - 1) / numberRows
 	for i := 0; i < len(r.timeline); i += step {
-		row := r.timeline[i]
-		cells := []text{plain(number(row.AtS, 1)), plain(row.Phase)}
-		for _, n := range []int{row.Workers, row.Busy, row.Queued, row.PermitsHeld, row.AcceptQueue} {
-			cells = append(cells, plain(count(n)))
+		var row []text
+		for _, cell := range cells {
+			row = append(row, cell(r.timeline[i]))
 		}
-		t.rows = append(t.rows, append(cells, plain(inUnit(row.CPUPercent, "percent")), optional(row.FastP50MS), optional(row.FastP99MS),
-			plain(count(row.FastDone)), plain(count(row.FastFailed))))
+		t.rows = append(t.rows, row)
 	}
 	blocks := []block{t}
 	if step > 1 {

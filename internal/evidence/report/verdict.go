@@ -47,19 +47,21 @@ func capitalised(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 // verdictSentence says in one sentence what the run showed, in figures of its
 // summary alone.
 func verdictSentence(s result.Summary) string {
-	fast, ok := s.Endpoints[fastEndpoint]
+	fast, ok := s.Endpoints[protected(s)]
 	outcome := capitalised(outcomeInWords(s.Verdict.Outcome))
 	switch {
 	case s.Verdict.Outcome == result.Invalid || !s.Validity.Valid:
 		return "Invalid: there is no verdict, for the reasons above."
 	case !ok:
 		return outcome + "."
+	case s.Attached != nil:
+		return attachedSentence(s)
 	case s.Verdict.Outcome == result.Reproduced:
 		return fmt.Sprintf("%s: /%s, which never calls the upstream, lost %s while the victim used %s CPU%s.",
 			outcome, fastEndpoint, lost(fast), inUnit(s.Victim.CPUPercentMean, "percent"), workersStood(s))
 	case s.Verdict.Outcome == result.Protected:
 		return fmt.Sprintf("%s: /%s lost %s%s%s, while at most %s.",
-			outcome, fastEndpoint, lost(fast), answeredWithin(fast), upstreamLost(s), busyAtMost(s.Pool))
+			outcome, fastEndpoint, lost(fast), answeredWithin(fast), othersLost(s), busyAtMost(s.Pool))
 	}
 	return fmt.Sprintf("%s: /%s lost %s%s; at most %s.", outcome, fastEndpoint, lost(fast), answeredWithin(fast), busyAtMost(s.Pool))
 }
@@ -78,12 +80,15 @@ func answeredWithin(e result.Endpoint) string {
 	return fmt.Sprintf(" (p95 of its answers %s)", inUnit(e.OKResponse.P95, "ms"))
 }
 
-func upstreamLost(s result.Summary) string {
-	e, ok := s.Endpoints[upstreamEndpoint]
-	if !ok {
-		return ""
+// othersLost is what every endpoint lost that is not the protected one.
+func othersLost(s result.Summary) string {
+	var text strings.Builder
+	for _, name := range endpointNames(s) {
+		if name != protected(s) {
+			fmt.Fprintf(&text, " and /%s %s", name, lost(s.Endpoints[name]))
+		}
 	}
-	return fmt.Sprintf(" and /%s %s", upstreamEndpoint, lost(e))
+	return text.String()
 }
 
 func busyAtMost(p result.Pool) string {

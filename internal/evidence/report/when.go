@@ -10,9 +10,9 @@ import (
 
 // Events that date an outage.
 const (
-	eventPoolFull        = "pool_full"
-	eventFirstFastFailed = "first_fast_failed"
-	eventLastFastFailed  = "last_fast_failed"
+	eventPoolFull = "pool_full"
+	// Between them is the name of the endpoint that must survive.
+	eventFirst, eventLast, eventFailed = "first_", "last_", "_failed"
 )
 
 // moment is an instant of a run in scenario seconds. The sampled one is a row of
@@ -45,14 +45,15 @@ func whenItBroke(r runFolder) (block, bool) {
 	full, isFull := r.firstMoment(eventPoolFull, func(row result.TimelineRow) bool {
 		return s.Pool.WorkerLimit > 0 && row.Busy >= s.Pool.WorkerLimit
 	})
-	failed, hasFailed := r.firstMoment(eventFirstFastFailed, func(row result.TimelineRow) bool { return row.FastFailed > 0 })
+	name := protected(s)
+	failed, hasFailed := r.firstMoment(eventFirst+name+eventFailed, func(row result.TimelineRow) bool { return row.FastFailed > 0 })
 	var parts []string
 	if isFull {
 		parts = append(parts, fmt.Sprintf("the pool was full %s", full))
 	}
 	if hasFailed {
-		part := fmt.Sprintf("the first /%s failed %s%s", fastEndpoint, failed, dueOf(s, failed))
-		if last, ok := r.event(eventLastFastFailed); ok && last.AtS > failed.at {
+		part := fmt.Sprintf("the first /%s failed %s%s", name, failed, dueOf(s, failed))
+		if last, ok := r.event(eventLast + name + eventFailed); ok && last.AtS > failed.at {
 			part += ", the last at " + instant(last.AtS)
 		}
 		parts = append(parts, part)
@@ -96,7 +97,7 @@ func (r runFolder) firstMoment(name string, shows func(result.TimelineRow) bool)
 // dueOf tells when a failed /fast fell due, where all that failed were timeouts:
 // those failed as long after it as the client waits.
 func dueOf(s result.Summary, failed moment) string {
-	fast, ok := s.Endpoints[fastEndpoint]
+	fast, ok := s.Endpoints[protected(s)]
 	due := failed.at - fast.ClientTimeoutMS/1000/s.Run.Scale
 	if !ok || failed.sampled || fast.Timeout == 0 || fast.Timeout != fast.Scheduled-fast.OK || due < 0 {
 		return ""
@@ -106,6 +107,9 @@ func dueOf(s result.Summary, failed moment) string {
 
 // stoodAt lists the dumps that show workers in the place that holds most of them.
 func stoodAt(s result.Summary) string {
+	if !whoStoodIn(s).workers {
+		return mostHeld(s)
+	}
 	place, most := heldMost(s)
 	if most == 0 || s.Pool.WorkerLimit == 0 {
 		return ""

@@ -22,7 +22,7 @@ func whereBlocks(r runFolder) []block {
 	for _, where := range columns {
 		places.columns = append(places.columns, numbers(where))
 	}
-	groups := table{columns: []column{words("point"), numbers("goroutines"), words("where"), words("state"), words("frame")}}
+	groups := table{columns: []column{words("point"), numbers(membersOf(dumps)), words("where"), words("state"), words("frame")}}
 	for _, d := range dumps {
 		row := []text{code(d.Point)}
 		for _, where := range columns {
@@ -35,7 +35,7 @@ func whereBlocks(r runFolder) []block {
 	}
 	b := whereBars(r, columns, places)
 	if len(groups.rows) > 0 {
-		b.standIn = append(b.standIn, paragraph{plain(fmt.Sprintf("The largest groups of goroutines, at most %d of each dump:", topGroups))}, groups)
+		b.standIn = append(b.standIn, paragraph{plain(fmt.Sprintf("The largest groups of %s, at most %d of each dump:", membersOf(dumps), topGroups))}, groups)
 	}
 	b.standIn = append(b.standIn, exampleBlocks(dumps)...)
 	return append([]block{b}, stackBlocks(r)...)
@@ -51,24 +51,28 @@ func takenPlaces(dumps []result.Dump) []string {
 }
 
 func whereBars(r runFolder, columns []string, places table) bars {
+	who := whoStoodIn(r.summary)
 	b := bars{
-		caption: plain("Request workers by the place in which they stand. A part of a bar leads to the stacks of its place."),
-		standIn: []block{paragraph{plain("Request workers by the place in which they stand; places that are never taken are left out:")}, places},
+		caption: plain(who.caption() + " A part of a bar leads to the stacks of its place."),
+		standIn: []block{paragraph{plain(strings.TrimSuffix(who.caption(), ".") + "; places that are never taken are left out:")}, places},
 		numbers: []block{places},
 	}
-	full := r.summary.Pool.WorkerLimit
+	full := 0
+	if who.workers {
+		full = r.summary.Pool.WorkerLimit
+	}
 	for _, d := range r.summary.Dumps {
-		full = max(full, d.Workers)
+		full = max(full, who.of(d))
 	}
 	for _, where := range columns {
 		b.keys = append(b.keys, barKey{where, placeColour(where)})
 	}
 	for i, d := range r.summary.Dumps {
 		row := barRow{name: join(code(d.Point), plain(" "+instant(d.AtS))), full: float64(full),
-			end: join(plain(fmt.Sprintf("%s, %s queued · ", plural(d.Workers, "worker"), count(d.Queued))), rawFileAs("raw dump", r.dir, d.File))}
+			end: join(plain(who.total(d)+" · "), rawFileAs("raw dump", r.dir, d.File))}
 		for _, where := range columns {
 			n := d.Where[where]
-			part := barPart{label: fmt.Sprintf("%s of %s in %s", count(n), count(d.Workers), where), colour: placeColour(where), value: float64(n)}
+			part := barPart{label: fmt.Sprintf("%s of %s in %s", count(n), count(who.of(d)), where), colour: placeColour(where), value: float64(n)}
 			if hasStacks(d, where) {
 				part.href = "#" + stacksAnchor(i, where)
 			}
@@ -101,7 +105,7 @@ func stackBlocks(r runFolder) []block {
 		if len(d.Groups) == 0 {
 			continue
 		}
-		one := details{summary: join(code(d.Point), plain(fmt.Sprintf(": %s in %s", plural(d.Goroutines, "goroutine"), plural(len(d.Groups), "group")))),
+		one := details{summary: join(code(d.Point), plain(fmt.Sprintf(": %s in %s", plural(d.Goroutines, memberOf(d)), plural(len(d.Groups), "group")))),
 			blocks: []block{sentence(plain("One member of each group, as printed; the whole dump is "), rawFile(r.dir, ".", d.File), plain("."))}}
 		for _, where := range placesOf(d.Groups) {
 			place := details{anchor: stacksAnchor(i, where)}
@@ -116,7 +120,7 @@ func stackBlocks(r runFolder) []block {
 					place.blocks = append(place.blocks, listing{strings.Split(strings.TrimRight(g.Stack, "\r\n"), "\n")})
 				}
 			}
-			place.summary = join(code(where), plain(": "+plural(total, "goroutine")))
+			place.summary = join(code(where), plain(": "+plural(total, memberOf(d))))
 			one.blocks = append(one.blocks, place)
 		}
 		all = append(all, one)
