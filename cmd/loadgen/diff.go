@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -104,6 +105,9 @@ func readRuns(list string) ([]compare.Run, error) {
 // matching are the files that an argument names: itself, or what it matches.
 func matching(argument string) ([]string, error) {
 	if !strings.ContainsAny(argument, "*?[") {
+		if info, err := os.Stat(argument); err == nil && info.IsDir() {
+			return nil, fmt.Errorf("%s is a folder; name the results in it, such as '%s'", argument, filepath.Join(argument, "*.json"))
+		}
 		return []string{argument}, nil
 	}
 	paths, err := filepath.Glob(argument)

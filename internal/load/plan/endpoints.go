@@ -47,7 +47,7 @@ func (b *builder) setEndpoints(urls []string) {
 	}
 	for i, e := range b.config.Endpoints {
 		if e.Rate == 0 {
-			b.faults.add(all[i].at, fmt.Errorf("endpoint %s: rate is missing; give rate=20/s, or -rate 20/s with a URL", e.Name))
+			b.faults.add(all[i].at, fmt.Errorf("endpoint %s: rate is missing; give rate=20/s, or -rate 20/s with a URL, or -closed 10 for 10 workers that send as fast as they are answered", e.Name))
 		}
 	}
 }
