@@ -205,8 +205,19 @@ func (m *meter) saturation() *result.Saturation {
 	s := m.sum
 	s.GCCycles = int(m.pauses.NumGC - m.gc.cycles)
 	s.GCPauseMS = ms(m.pauses.PauseTotal - m.gc.pause)
-	s.GCCPUPercent = percent(gcCPU()-m.gc.cpu, m.cpu-m.first)
+	s.GCCPUPercent = gcPercent(s.GCCycles, gcCPU()-m.gc.cpu, m.cpu-m.first)
 	return &s
+}
+
+// gcPercent is the share of the collector in the CPU time used, of a run with that
+// many collections. The runtime adds a collection up when it is over: without one
+// the time is of a collection before the run. And it counts by the wall clock, so
+// that on a crowded machine the collector may have more than all.
+func gcPercent(cycles int, collector, used time.Duration) float64 {
+	if cycles == 0 {
+		return 0
+	}
+	return min(percent(collector, used), 100)
 }
 
 func gcCPU() time.Duration {

@@ -155,6 +155,23 @@ func TestTheMeterBeginsAfterAWarmUp(t *testing.T) {
 	}
 }
 
+func TestTheCollectorHasNoMoreThanAll(t *testing.T) {
+	for _, tt := range []struct {
+		cycles          int
+		collector, used time.Duration
+		want            float64
+	}{
+		{2, time.Millisecond, 10 * time.Millisecond, 10},
+		{1, 11 * time.Millisecond, 10 * time.Millisecond, 100},
+		{0, 11 * time.Millisecond, 10 * time.Millisecond, 0},
+		{1, time.Millisecond, 0, 0},
+	} {
+		if got := gcPercent(tt.cycles, tt.collector, tt.used); got != tt.want {
+			t.Errorf("%d cycles, %v of %v: %v %%, want %v %%", tt.cycles, tt.collector, tt.used, got, tt.want)
+		}
+	}
+}
+
 func TestKeptOut(t *testing.T) {
 	for _, test := range []struct {
 		waited, own time.Duration
