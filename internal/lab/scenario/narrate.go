@@ -32,8 +32,8 @@ func baselineSentence(s *Settings) string {
 
 // loadSentence says what holds the workers, and for how long.
 func loadSentence(s *Settings, prediction queueing.Prediction) string {
-	begin := fmt.Sprintf("Load: %s/s to /fast and %s/s to /upstream for %v, and the stub answers after %s. ",
-		formatFloat(s.realRate(s.FastRate).PerSecond()), formatFloat(s.realRate(s.UpstreamRate).PerSecond()), s.real(s.Duration), s.delayText())
+	begin := fmt.Sprintf("Load: %.4g/s to /fast and %.4g/s to /upstream for %v, and the stub answers after %s. ",
+		s.realRate(s.FastRate).PerSecond(), s.realRate(s.UpstreamRate).PerSecond(), s.real(s.Duration), s.delayText())
 	p, _ := s.Profile.Profile() // Validate has resolved it
 	busy := int(prediction.Pool.MaxBusy.Nominal)
 	switch {
