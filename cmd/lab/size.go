@@ -32,7 +32,7 @@ type sizeFlags struct {
 	asJSON, validate  bool
 	// of the validation
 	scale                         float64
-	duration                      time.Duration
+	duration, maxLag              time.Duration
 	results, binDir, databaseText string
 	shown                         liveFlags
 }
@@ -65,6 +65,7 @@ func (f *sizeFlags) bind(fs *flag.FlagSet) {
 	f.shown.bind(fs)
 	fs.Float64Var(&f.scale, "scale", 1, "`factor` on every duration of the runs, and divisor of every rate")
 	fs.DurationVar(&f.duration, "duration", 30*time.Second, "length of the healthy load of each run")
+	fs.DurationVar(&f.maxLag, "max-lag", 5*time.Millisecond, "lag p99 of the generator above which a run is invalid")
 	fs.StringVar(&f.results, "results", "results", "`folder` of the runs")
 	fs.StringVar(&f.binDir, "bin-dir", "", "`folder` of the programs (default: beside this one)")
 	fs.StringVar(&f.databaseText, "database-url", "", "PostgreSQL `URL` (default: $DATABASE_URL, else a throwaway server)")
@@ -135,7 +136,7 @@ func (f *sizeFlags) validateSize(ctx context.Context, advice *sizing.Advice, std
 			return cli.ExitFailure, err
 		}
 		runs := lab.SizeRuns{Question: f.question, Advice: advice, Duration: f.duration, Args: []string{
-			"-scale=" + strconv.FormatFloat(f.scale, 'g', -1, 64), "-results=" + f.results, "-bin-dir=" + f.binDir, "-database-url=" + f.databaseText,
+			"-scale=" + strconv.FormatFloat(f.scale, 'g', -1, 64), "-max-lag=" + f.maxLag.String(), "-results=" + f.results, "-bin-dir=" + f.binDir, "-database-url=" + f.databaseText,
 		}}
 		if _, err := runs.Settings(); err != nil {
 			return cli.ExitUsage, fmt.Errorf("-validate: %w", err)

@@ -30,6 +30,9 @@ type Advice struct {
 	// Permits, ascending, each with the chosen timeout.
 	Timeouts []Candidate `json:"timeouts"`
 	Permits  []Candidate `json:"permits"`
+	// WithoutWait is the choice if nobody may wait for a permit; nil where the question
+	// has no wait.
+	WithoutWait *Candidate `json:"without_permit_wait,omitempty"`
 	// Outage is what each protection by itself holds when the upstream hangs.
 	Outage []OutageCase `json:"outage"`
 	// Validation is what the real runs showed; empty if there were none.
@@ -117,6 +120,9 @@ func Advise(q Question) (Advice, error) {
 		a.Timeouts[i].Permits = permits
 	}
 	if err := q.estimateAll(&a); err != nil {
+		return Advice{}, err
+	}
+	if a.WithoutWait, err = q.withoutWait(chosen); err != nil {
 		return Advice{}, err
 	}
 	i := slices.IndexFunc(a.Permits, func(c Candidate) bool { return c.Permits == permits })
@@ -266,6 +272,24 @@ func (q *Question) estimateAll(a *Advice) error {
 		})
 	}
 	return group.Wait()
+}
+
+// withoutWait is the choice for the same question without a wait for a permit.
+func (q *Question) withoutWait(timeout time.Duration) (*Candidate, error) {
+	if q.PermitWait == 0 {
+		return nil, nil
+	}
+	other := *q
+	other.PermitWait = 0
+	permits, err := other.fewestPermits(timeout)
+	if err != nil {
+		return nil, err
+	}
+	c := Candidate{
+		TimeoutMS: milliseconds(timeout), Permits: permits, CutRatio: q.Latency.beyond(timeout),
+		Why: "the fewest that refuse few enough healthy calls, if none may wait for a permit",
+	}
+	return &c, other.estimate(&c)
 }
 
 func (q *Question) estimate(c *Candidate) error {

@@ -27,12 +27,17 @@ func (q *Question) reasons(a *Advice) []string {
 		reasons = append(reasons, fmt.Sprintf("more, %d (%s), hold up to %s of %d workers in an outage and refuse %s: room for what this latency does not have, a slower upstream or a burst.",
 			more.Permits, more.Why, number(more.Held.High), q.Workers, percentRange(more.RejectedAtHeadroom)))
 	}
-	return append(reasons, q.outageReason(a))
+	reasons = append(reasons, q.outageReason(a))
+	if w := a.WithoutWait; w != nil && w.Meets && w.Held.High < best.Held.High {
+		reasons = append(reasons, fmt.Sprintf("without a wait for a permit %d permits would do, and hold up to %s workers in an outage instead of %s: whoever waits for a permit holds a worker, so a wait costs more workers than the permits that it saves.",
+			w.Permits, number(w.Held.High), number(best.Held.High)))
+	}
+	return reasons
 }
 
 // outageReason compares the pair with no protection and with the timeout alone.
 func (q *Question) outageReason(a *Advice) string {
-	text := fmt.Sprintf("in an outage the pair holds up to %s of %d workers (%s): %d in the call and the others waiting up to %v for a permit.",
+	text := fmt.Sprintf("in an outage the pair holds up to %s of %d workers (%s): %d in the call, the others waiting up to %v for a permit or busy with other requests.",
 		number(a.Recommended.Held.High), q.Workers, percent(a.Recommended.Held.High/float64(q.Workers)), a.Recommended.Permits, q.PermitWait)
 	for _, c := range a.Outage {
 		switch {

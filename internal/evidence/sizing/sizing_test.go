@@ -68,7 +68,11 @@ func TestAdvice(t *testing.T) {
 	if alone := a.Outage[1]; alone.LittlesLaw != 138 || alone.Held.Low < 120 {
 		t.Errorf("timeout alone: %+v; want about 200/s x 0.69 s", alone)
 	}
-	if len(a.Reasons) != 5 || len(a.Unmet) != 0 {
+	// Whoever waits for a permit holds a worker.
+	if w := a.WithoutWait; w == nil || w.Permits <= best.Permits || w.Held.High >= best.Held.Low {
+		t.Errorf("without a wait: %+v; want more permits and fewer workers held than %+v", w, *best)
+	}
+	if len(a.Reasons) != 6 || len(a.Unmet) != 0 {
 		t.Errorf("reasons %q, unmet %q", a.Reasons, a.Unmet)
 	}
 }
