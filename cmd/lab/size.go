@@ -112,7 +112,10 @@ func chooseSize(ctx context.Context, args []string, stdout, stderr io.Writer) (i
 	}
 	var advice sizing.Advice
 	if err == nil {
-		advice, err = sizing.Advise(f.question)
+		advice, err = sizing.Advise(ctx, f.question)
+	}
+	if ctx.Err() != nil {
+		return cli.ExitInterrupted, err
 	}
 	if err != nil {
 		return cli.ExitUsage, fmt.Errorf("%w (%s -h lists the flags)", err, fs.Name())

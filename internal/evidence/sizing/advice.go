@@ -1,6 +1,7 @@
 package sizing
 
 import (
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -101,8 +102,8 @@ type OutageCase struct {
 }
 
 // Advise answers a question. Its error is of a question that makes no sense, and
-// names the value.
-func Advise(q Question) (Advice, error) {
+// names the value, or of ctx: the model takes seconds.
+func Advise(ctx context.Context, q Question) (Advice, error) {
 	if err := q.validate(); err != nil {
 		return Advice{}, err
 	}
@@ -110,7 +111,7 @@ func Advise(q Question) (Advice, error) {
 	if err != nil {
 		return Advice{}, err
 	}
-	permits, err := q.fewestPermits(chosen)
+	permits, err := q.fewestPermits(ctx, chosen)
 	if err != nil {
 		return Advice{}, err
 	}
@@ -119,10 +120,10 @@ func Advise(q Question) (Advice, error) {
 	for i := range a.Timeouts {
 		a.Timeouts[i].Permits = permits
 	}
-	if err := q.estimateAll(&a); err != nil {
+	if err := q.estimateAll(ctx, &a); err != nil {
 		return Advice{}, err
 	}
-	if a.WithoutWait, err = q.withoutWait(chosen); err != nil {
+	if a.WithoutWait, err = q.withoutWait(ctx, chosen); err != nil {
 		return Advice{}, err
 	}
 	i := slices.IndexFunc(a.Permits, func(c Candidate) bool { return c.Permits == permits })
@@ -187,9 +188,12 @@ func (q *Question) timeouts() (all []Candidate, chosen time.Duration, err error)
 // fewestPermits is the smallest number of permits of which the bulkhead refuses
 // at most the goal's share, in every case of the model, at the rate with its
 // headroom. It is found by bisection: more permits refuse no more calls.
-func (q *Question) fewestPermits(timeout time.Duration) (int, error) {
+func (q *Question) fewestPermits(ctx context.Context, timeout time.Duration) (int, error) {
 	peak := rate.Rate(q.Rate.PerSecond() * (1 + q.Goals.Headroom))
 	enough := func(permits int) (bool, error) {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
 		p, err := q.healthy(Pair{timeout, permits}, peak)
 		return rejected(p).High <= q.Goals.MaxRejected, err
 	}
@@ -255,17 +259,20 @@ func (q *Question) outageCases(best Pair) []OutageCase {
 }
 
 // estimateAll runs the model for every candidate and outage case.
-func (q *Question) estimateAll(a *Advice) error {
+func (q *Question) estimateAll(ctx context.Context, a *Advice) error {
 	var group errgroup.Group
 	group.SetLimit(2) // a case of the model takes a whole CPU
 	for _, list := range [][]Candidate{a.Timeouts, a.Permits} {
 		for i := range list {
-			group.Go(func() error { return q.estimate(&list[i]) })
+			group.Go(func() error { return q.estimate(ctx, &list[i]) })
 		}
 	}
 	for i := range a.Outage {
 		c := &a.Outage[i]
 		group.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			p, err := q.outage(c.pair)
 			c.Held, c.ExhaustedS = held(p), exhausted(p)
 			return err
@@ -275,13 +282,13 @@ func (q *Question) estimateAll(a *Advice) error {
 }
 
 // withoutWait is the choice for the same question without a wait for a permit.
-func (q *Question) withoutWait(timeout time.Duration) (*Candidate, error) {
+func (q *Question) withoutWait(ctx context.Context, timeout time.Duration) (*Candidate, error) {
 	if q.PermitWait == 0 {
 		return nil, nil
 	}
 	other := *q
 	other.PermitWait = 0
-	permits, err := other.fewestPermits(timeout)
+	permits, err := other.fewestPermits(ctx, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -289,10 +296,13 @@ func (q *Question) withoutWait(timeout time.Duration) (*Candidate, error) {
 		TimeoutMS: milliseconds(timeout), Permits: permits, CutRatio: q.Latency.beyond(timeout),
 		Why: "the fewest that refuse few enough healthy calls, if none may wait for a permit",
 	}
-	return &c, other.estimate(&c)
+	return &c, other.estimate(ctx, &c)
 }
 
-func (q *Question) estimate(c *Candidate) error {
+func (q *Question) estimate(ctx context.Context, c *Candidate) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	pair := c.Pair()
 	now, err := q.healthy(pair, q.Rate)
 	peak, peakErr := q.healthy(pair, rate.Rate(q.Rate.PerSecond()*(1+q.Goals.Headroom)))

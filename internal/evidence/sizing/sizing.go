@@ -57,16 +57,19 @@ type Pair struct {
 }
 
 const (
-	// maxRate and maxWorkers bound the time and the memory of the model.
-	maxRate    = 100_000
+	// maxRate and maxWorkers bound the time and the memory of the model: a minute.
+	maxRate    = 20_000
 	maxWorkers = 100_000
 	// maxHeadroom is ten times the rate: beyond it the rate is not what it says.
 	maxHeadroom = 9
 	longest     = 10 * time.Minute
 	// simulated is how many calls each case of the model makes; the rarest share
 	// that a goal may ask for is tens of them.
-	simulated   = 6000
-	leastGoal   = 0.0001
+	simulated = 6000
+	leastGoal = 0.0001
+	// steady is how many times the p99 a load lasts at the least: at its beginning
+	// nothing is in flight.
+	steady      = 10
 	patience    = 5 * time.Second // of a client, beyond timeout and permit wait
 	otherClient = 30 * time.Second
 )
@@ -90,7 +93,7 @@ func (q *Question) validate() error {
 	slowest := q.Latency.Quantile(1 - q.Goals.MaxCut)
 	switch {
 	case !(q.Rate > 0 && q.Rate <= maxRate):
-		return fmt.Errorf("rate %v: want more than 0/s, up to %d/s", q.Rate, maxRate)
+		return fmt.Errorf("rate %v: want more than 0/s, up to %d/s; of a higher one take the share of one instance", q.Rate, maxRate)
 	case !(q.OtherRate >= 0 && q.OtherRate <= maxRate):
 		return fmt.Errorf("other rate %v: want 0/s to %d/s", q.OtherRate, maxRate)
 	case q.Workers < 1 || q.Workers > maxWorkers:
@@ -140,7 +143,7 @@ func (q *Question) healthy(p Pair, r rate.Rate) (queueing.Prediction, error) {
 	if calls == 0 {
 		calls = simulated
 	}
-	length := max(time.Duration(calls/r.PerSecond()*float64(time.Second)), 20*p.Timeout)
+	length := max(time.Duration(calls/r.PerSecond()*float64(time.Second)), steady*q.Latency.Quantile(0.99))
 	return queueing.Predict(q.model(p, r, length))
 }
 

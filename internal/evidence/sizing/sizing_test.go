@@ -1,6 +1,8 @@
 package sizing
 
 import (
+	"context"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -23,7 +25,7 @@ func question(t *testing.T) Question {
 
 func advise(t *testing.T, q Question) Advice {
 	t.Helper()
-	a, err := Advise(q)
+	a, err := Advise(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +86,7 @@ func TestAdvice(t *testing.T) {
 func TestPermitsFollowErlang(t *testing.T) {
 	q := question(t)
 	q.PermitWait, q.Goals.Headroom, q.Goals.MaxRejected, q.calls = 0, 0, 0.02, 3000
-	got, err := q.fewestPermits(690 * ms)
+	got, err := q.fewestPermits(t.Context(), 690*ms)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +142,7 @@ func TestQuestionsThatMakeNoSense(t *testing.T) {
 	} {
 		q := question(t)
 		test.set(&q)
-		if _, err := Advise(q); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+		if _, err := Advise(t.Context(), q); err == nil || !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%s: %v; want %q", test.name, err, test.want)
 		}
 	}
@@ -154,5 +156,14 @@ func TestRoundUp(t *testing.T) {
 		if got := roundUp(test.d); got != test.want {
 			t.Errorf("%v is rounded to %v, want %v", test.d, got, test.want)
 		}
+	}
+}
+
+func TestAnInterruptedQuestionHasNoAnswer(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stop")
+	cancel(stop)
+	if _, err := Advise(ctx, question(t)); !errors.Is(err, stop) {
+		t.Errorf("%v, want the cause", err)
 	}
 }
