@@ -15,7 +15,7 @@ func protected(s result.Summary) string { return cmp.Or(s.Run.Protect, fastEndpo
 // runTitle begins a report. A run against an attached service has a name where
 // others have a profile.
 func runTitle(s result.Summary) string {
-	scenario, profile := capitalisedName(s.Run.Scenario), "profile "+s.Run.Profile
+	scenario, profile := capitalisedName(s.Run.Scenario), "profile "+compared(s.Run)
 	if s.Attached != nil {
 		profile = s.Run.Profile
 	}
