@@ -60,7 +60,7 @@ func readComparison(dir string) (comparisonFolder, error) {
 }
 
 func comparisonDocument(c comparisonFolder) document {
-	d := document{title: fmt.Sprintf("%s: %s", capitalisedName(c.Scenario), strings.Join(c.Profiles, " against ")),
+	d := document{title: fmt.Sprintf("%s: %s", capitalisedName(c.Scenario), c.against()),
 		lead: []block{sentence(plain("Comparison "), code(c.ID), plain(", started "+c.StartedAt.UTC().Format("2006-01-02 15:04:05")+
 			" UTC: "+plural(len(c.Runs), "run")+" in the order of the list at the end."))}}
 	if c.Scale != 1 {
@@ -95,6 +95,14 @@ func comparisonDocument(c comparisonFolder) document {
 	d.add("Runs", c.runTable())
 	d.add("Conditions", c.conditionBlocks()...)
 	return d
+}
+
+// against names the profiles, as far as a title has room.
+func (c comparisonFolder) against() string {
+	if len(c.Profiles) > 3 {
+		return fmt.Sprintf("%s against %s", c.Profiles[0], plural(len(c.Profiles)-1, "other profile"))
+	}
+	return strings.Join(c.Profiles, " against ")
 }
 
 // figureNote says how to read the cells.
