@@ -175,11 +175,19 @@ func Eval[T any](tab *Tab, expression string) T {
 	return value
 }
 
+// Settle waits until the page has drawn what was changed: a browser tells a page of new
+// media and sizes as it begins a frame, and the page may need the next one to follow.
+func (tab *Tab) Settle() {
+	tab.t.Helper()
+	Eval[bool](tab, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(true)))))`)
+}
+
 // Prefer sets the colour scheme that the user has asked for, "light" or "dark".
 func (tab *Tab) Prefer(scheme string) {
 	tab.t.Helper()
 	command(tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	tab.Settle()
 }
 
 // Print puts the page before a printer, or takes it back.
@@ -190,12 +198,14 @@ func (tab *Tab) Print(on bool) {
 		media = "print"
 	}
 	command(tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: media})
+	tab.Settle()
 }
 
 // Resize sets the size of the window, in CSS pixels.
 func (tab *Tab) Resize(width, height int64) {
 	tab.t.Helper()
 	tab.Do(chromedp.EmulateViewport(width, height))
+	tab.Settle()
 }
 
 // Picture is a part of the page as PNG: height CSS pixels from top on, as wide as the

@@ -214,7 +214,8 @@ func testTablesCopy(t *testing.T, b *browser.Browser) {
 				const box = `document.getElementById("latency-and-failures").parentElement.querySelector(".table")`
 				browser.Eval[any](tab, fmt.Sprintf(box+`.querySelector("button[data-copy=%s]").focus()`, format.name))
 				tab.Do(chromedp.KeyEvent(kb.Enter)) // a browser lets nobody copy but its user
-				got := browser.Eval[string](tab, `new Promise((done) => setTimeout(() => done(`+box+`.querySelector("output").textContent + ": " + window.copied), 50))`)
+				tab.Settle()
+				got := browser.Eval[string](tab, box+`.querySelector("output").textContent + ": " + window.copied`)
 				if want := "copied: " + format.want; got != want {
 					t.Errorf("%s:\n%s\nwant\n%s", format.name, got, want)
 				}
@@ -227,8 +228,9 @@ func testABarOpensTheStacksOfItsPlace(t *testing.T, b *browser.Browser) {
 	tab := b.Open(t, browser.FileURL(t, runPage(t)))
 	browser.Eval[any](tab, `document.querySelector('.bars a[href="#dump-2-upstream_read"]').focus()`)
 	tab.Do(chromedp.KeyEvent(kb.Enter))
-	got := browser.Eval[string](tab, `new Promise((done) => setTimeout(() => { const d = document.getElementById("dump-2-upstream_read");
-	  done([d.open, d.parentElement.open, d.querySelector("pre").checkVisibility(), d.innerText.includes("internal/poll.runtime_pollWait")].join()); }, 50))`)
+	tab.Settle()
+	got := browser.Eval[string](tab, `(() => { const d = document.getElementById("dump-2-upstream_read");
+	  return [d.open, d.parentElement.open, d.querySelector("pre").checkVisibility(), d.innerText.includes("internal/poll.runtime_pollWait")].join(); })()`)
 	if got != "true,true,true,true" {
 		t.Errorf("open, its dump open, the stack visible, its text: %s", got)
 	}
@@ -250,6 +252,7 @@ func testColours(t *testing.T, b *browser.Browser) {
 	}
 	for _, want := range []string{"Colours: light", "Colours: dark", "Colours: auto"} { // from auto
 		got := browser.Eval[string](tab, `(() => { document.querySelector("button.theme").click(); return document.querySelector("button.theme").textContent; })()`)
+		tab.Settle()
 		if got != want {
 			t.Errorf("the button says %q, want %q", got, want)
 		}
@@ -271,7 +274,7 @@ func testPrint(t *testing.T, b *browser.Browser) {
 	if n := browser.Eval[int](tab, `[...document.querySelectorAll("nav, .copy, button.theme")].filter((e) => e.checkVisibility()).length`); n > 0 {
 		t.Errorf("%d controls are printed", n)
 	}
-	missing := browser.Eval[[]string](tab, `new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(`+undrawn+`), 50)))`)
+	missing := browser.Eval[[]string](tab, undrawn)
 	if red := browser.Eval[string](tab, `Theme.colour("g-upstream_read")`); red != "rgb(197, 48, 31)" || len(missing) > 0 {
 		t.Errorf("the charts are printed in %s and without %q, want the light colours", red, missing)
 	}
@@ -283,7 +286,8 @@ func testALegendHidesItsSeries(t *testing.T, b *browser.Browser) {
 	press := func() string {
 		browser.Eval[any](tab, `document.querySelector(".legend button").focus()`)
 		tab.Do(chromedp.KeyEvent(kb.Enter))
-		return browser.Eval[string](tab, `new Promise((done) => setTimeout(() => done(document.querySelector(".legend button").getAttribute("aria-pressed")), 50))`)
+		tab.Settle()
+		return browser.Eval[string](tab, `document.querySelector(".legend button").getAttribute("aria-pressed")`)
 	}
 	if pressed := press(); pressed != "false" || browser.Eval[string](tab, `document.querySelector("canvas").toDataURL()`) == before {
 		t.Errorf("pressed once: %s, and the chart has changed: want false, true", pressed)
