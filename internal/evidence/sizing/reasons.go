@@ -14,8 +14,8 @@ func (q *Question) reasons(a *Advice) []string {
 	reasons := []string{
 		fmt.Sprintf("timeout %v: the shortest that cuts off no more than %s of the healthy answers (%s); longer would only keep a dead call's permit longer.",
 			pair.Timeout, percent(q.Goals.MaxCut), percent(best.CutRatio)),
-		fmt.Sprintf("%d permits: the fewest of which the bulkhead refuses no more than %s of the healthy calls at %s/s, in the worst case of the model (%s).",
-			best.Permits, percent(q.Goals.MaxRejected), number(peak), percent(best.RejectedAtHeadroom.High)),
+		fmt.Sprintf("%s: the fewest of which the bulkhead refuses no more than %s of the healthy calls at %s/s, in the worst case of the model (%s).",
+			permits(best.Permits), percent(q.Goals.MaxRejected), number(peak), percent(best.RejectedAtHeadroom.High)),
 	}
 	if i := slices.IndexFunc(a.Permits, func(c Candidate) bool { return c.Permits < best.Permits }); i >= 0 {
 		fewer := a.Permits[i]
@@ -29,8 +29,8 @@ func (q *Question) reasons(a *Advice) []string {
 	}
 	reasons = append(reasons, q.outageReason(a))
 	if w := a.WithoutWait; w != nil && w.Meets && w.Held.High < best.Held.High {
-		reasons = append(reasons, fmt.Sprintf("without a wait for a permit %d permits would do, and hold up to %s workers in an outage instead of %s: whoever waits for a permit holds a worker, so a wait costs more workers than the permits that it saves.",
-			w.Permits, number(w.Held.High), number(best.Held.High)))
+		reasons = append(reasons, fmt.Sprintf("without a wait for a permit %s would do, and hold up to %s workers in an outage instead of %s: whoever waits for a permit holds a worker, so a wait costs more workers than the permits that it saves.",
+			permits(w.Permits), number(w.Held.High), number(best.Held.High)))
 	}
 	return reasons
 }
@@ -60,18 +60,25 @@ func (q *Question) unmet(c *Candidate) []string {
 	var unmet []string
 	workers := q.Goals.MaxHeld * float64(q.Workers)
 	if c.RejectedAtHeadroom.High > q.Goals.MaxRejected {
-		unmet = append(unmet, fmt.Sprintf("even %d permits, all workers, refuse %s of the healthy calls at %s/s (goal: %s): the pool is too small for the load; about %s calls are in flight on average",
-			c.Permits, percent(c.RejectedAtHeadroom.High), number(q.Rate.PerSecond()*(1+q.Goals.Headroom)), percent(q.Goals.MaxRejected), number(q.inFlight(c.Pair().Timeout))))
+		unmet = append(unmet, fmt.Sprintf("even %s, all workers, refuse %s of the healthy calls at %s/s (goal: %s): the pool is too small for the load; about %s calls are in flight on average",
+			permits(c.Permits), percent(c.RejectedAtHeadroom.High), number(q.Rate.PerSecond()*(1+q.Goals.Headroom)), percent(q.Goals.MaxRejected), number(q.inFlight(c.Pair().Timeout))))
 	}
 	if c.Held.High > workers {
-		unmet = append(unmet, fmt.Sprintf("the %d permits that the healthy load needs hold up to %s of %d workers in an outage (goal: %s): give the pool %d workers, or raise max-held, max-rejected or max-cut, or shorten the permit wait of %v",
-			c.Permits, number(c.Held.High), q.Workers, number(workers), int(math.Ceil(c.Held.High/q.Goals.MaxHeld)), q.PermitWait))
+		unmet = append(unmet, fmt.Sprintf("%s, which the healthy load needs, would hold up to %s of %d workers in an outage (goal: %s): give the pool %d workers, or raise max-held, max-rejected or max-cut, or shorten the permit wait of %v",
+			permits(c.Permits), number(c.Held.High), q.Workers, number(workers), int(math.Ceil(c.Held.High/q.Goals.MaxHeld)), q.PermitWait))
 	}
 	return unmet
 }
 
 func tooFewSamples(samples int64, share float64) error {
 	return fmt.Errorf("%d measured answers do not show the slowest %s of them: measure at least %d, or raise max-cut", samples, percent(share), int64(math.Ceil(1/share)))
+}
+
+func permits(n int) string {
+	if n == 1 {
+		return "1 permit"
+	}
+	return strconv.Itoa(n) + " permits"
 }
 
 func quantileName(q float64) string {

@@ -58,7 +58,9 @@ type Pair struct {
 
 const (
 	// maxRate and maxWorkers bound the time and the memory of the model: a minute.
+	minRate    = 0.001
 	maxRate    = 20_000
+	maxOthers  = 100 // times the rate of the calls
 	maxWorkers = 100_000
 	// maxHeadroom is ten times the rate: beyond it the rate is not what it says.
 	maxHeadroom = 9
@@ -92,10 +94,10 @@ func (q *Question) validate() error {
 	}
 	slowest := q.Latency.Quantile(1 - q.Goals.MaxCut)
 	switch {
-	case !(q.Rate > 0 && q.Rate <= maxRate):
-		return fmt.Errorf("rate %v: want more than 0/s, up to %d/s; of a higher one take the share of one instance", q.Rate, maxRate)
-	case !(q.OtherRate >= 0 && q.OtherRate <= maxRate):
-		return fmt.Errorf("other rate %v: want 0/s to %d/s", q.OtherRate, maxRate)
+	case !(q.Rate >= minRate && q.Rate <= maxRate):
+		return fmt.Errorf("rate %v: want %v/s to %d/s; of a higher one take the share of one instance", q.Rate, minRate, maxRate)
+	case !(q.OtherRate >= 0 && q.OtherRate <= maxRate && q.OtherRate <= maxOthers*q.Rate):
+		return fmt.Errorf("other rate %v: want 0/s to %d/s, and no more than %d times the rate of the calls", q.OtherRate, maxRate, maxOthers)
 	case q.Workers < 1 || q.Workers > maxWorkers:
 		return fmt.Errorf("%d workers: want 1 to %d", q.Workers, maxWorkers)
 	case q.PermitWait < 0 || q.PermitWait > longest:

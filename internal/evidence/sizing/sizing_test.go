@@ -129,6 +129,8 @@ func TestQuestionsThatMakeNoSense(t *testing.T) {
 	}{
 		{"no rate", func(q *Question) { q.Rate = 0 }, "rate 0/s"},
 		{"a rate that is no number", func(q *Question) { q.Rate = rate.Rate(math.NaN()) }, "rate NaN/s"},
+		{"a call in a century", func(q *Question) { q.Rate = 1e-9 }, "rate 1e-09/s: want 0.001/s to 20000/s"},
+		{"hardly a call among many others", func(q *Question) { q.Rate, q.OtherRate = 1, 200 }, "other rate 200/s: want 0/s to 20000/s, and no more than 100 times"},
 		{"a negative other rate", func(q *Question) { q.OtherRate = -1 }, "other rate -1/s"},
 		{"no workers", func(q *Question) { q.Workers = 0 }, "0 workers"},
 		{"a negative wait", func(q *Question) { q.PermitWait = -1 }, "permit wait -1ns"},
