@@ -41,10 +41,11 @@ func (f *liveFlags) validate() error {
 	return nil
 }
 
-// open opens the show of so many runs; nil without -live. close ends it.
-func (f *liveFlags) open(ctx context.Context, runs int, out *output) (show *lab.Show, close func(), err error) {
+// open opens the show of so many runs; nil without -live. close ends it, and is told
+// what the runs have failed of.
+func (f *liveFlags) open(ctx context.Context, runs int, out *output) (show *lab.Show, close func(failure error), err error) {
 	if !f.on {
-		return nil, func() {}, nil
+		return nil, func(error) {}, nil
 	}
 	address := f.address
 	if address == "" {
@@ -55,7 +56,7 @@ func (f *liveFlags) open(ctx context.Context, runs int, out *output) (show *lab.
 	}
 	out.progress("live view: %s", show.URL())
 	stopDrawing := out.draw(show.View())
-	return show, func() { stopDrawing(); show.Close(ctx) }, nil
+	return show, func(failure error) { stopDrawing(); show.Close(failure) }, nil
 }
 
 const (

@@ -66,9 +66,10 @@ func withLab(ctx context.Context, resultsDir string, shown liveFlags, runs int, 
 	if err != nil {
 		return cli.ExitFailure, err
 	}
-	defer closeShow()
 	l.Watch(show)
-	return do(l)
+	code, err := do(l)
+	closeShow(err)
+	return code, err
 }
 
 // failureCode is the exit code of a command that has no result.

@@ -37,13 +37,18 @@ func (s *Show) URL() string { return s.server.URL() }
 // View is what the page shows, for another kind of viewer.
 func (s *Show) View() *live.View { return s.live }
 
-// Close says that all is over and stops serving, once the pages have the report.
-func (s *Show) Close(ctx context.Context) {
-	if s.last.Title == "" {
-		s.last = live.Report{Title: "Over", Outcome: "there is no result"}
+// Close says that all is over, and why if failure is not nil, and stops serving once
+// the pages have the report.
+func (s *Show) Close(failure error) {
+	switch {
+	case s.last.Title != "":
+	case failure != nil:
+		s.last = live.Report{Title: "No result", Outcome: failure.Error()}
+	default:
+		s.last = live.Report{Title: "No result", Outcome: "nothing was run"}
 	}
 	s.live.End(s.last)
-	s.server.Close(ctx, reportWait)
+	s.server.Close(reportWait)
 }
 
 // Watch has the lab's runs shown.

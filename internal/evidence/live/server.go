@@ -146,8 +146,8 @@ func (s *Server) Publish(dir string) (string, error) {
 
 // Close stops serving. Pages that watched the end first get the time to fetch the
 // report, up to linger.
-func (s *Server) Close(ctx context.Context, linger time.Duration) {
-	s.awaitReaders(ctx, linger)
+func (s *Server) Close(linger time.Duration) {
+	s.awaitReaders(linger)
 	s.http.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +158,7 @@ func (s *Server) Close(ctx context.Context, linger time.Duration) {
 
 // awaitReaders waits until no page still watches and the report has been fetched
 // as often as there were pages.
-func (s *Server) awaitReaders(ctx context.Context, linger time.Duration) {
+func (s *Server) awaitReaders(linger time.Duration) {
 	s.view.mu.Lock()
 	pages, end := len(s.view.viewers), s.view.state.End
 	s.view.mu.Unlock()
@@ -179,8 +179,6 @@ func (s *Server) awaitReaders(ctx context.Context, linger time.Duration) {
 		select {
 		case <-look.C:
 		case <-patience.C:
-			return
-		case <-ctx.Done():
 			return
 		}
 	}

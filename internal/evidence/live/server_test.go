@@ -22,7 +22,7 @@ func serve(t *testing.T, v *View) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close(context.Background(), 0) })
+	t.Cleanup(func() { s.Close(0) })
 	return s
 }
 
@@ -269,7 +269,7 @@ func TestCloseWaitsForTheReportToBeRead(t *testing.T) {
 		if reads {
 			linger = time.Hour
 		}
-		go func() { s.Close(context.Background(), linger); close(closed) }()
+		go func() { s.Close(linger); close(closed) }()
 		if reads {
 			if status, _, _ := get(t, s.URL()+strings.TrimPrefix(path, "/"), nil); status != 200 {
 				t.Errorf("the report: %d", status)
