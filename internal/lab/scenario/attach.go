@@ -110,6 +110,9 @@ func (s *AttachSettings) loadArgs() []string {
 	for _, line := range s.LoadHeader {
 		args = append(args, "-header="+line)
 	}
+	for _, t := range s.Thresholds {
+		args = append(args, "-threshold="+t)
+	}
 	return args
 }
 
@@ -144,9 +147,12 @@ func (p *attachPhases) all(ctx context.Context) error {
 // alone are the arguments of a load on the protected endpoint alone, of a constant
 // rate whatever the plan's arrivals are.
 func (p *attachPhases) alone(phase, file string, perSecond float64) []string {
-	return append(p.run.Settings.loadArgs(),
-		"-only="+p.e.protect.Name, "-arrivals=constant", "-warmup=0s", "-quiet", "-phase="+phase, "-json="+file,
-		"-endpoint=name="+p.e.protect.Name+",rate="+formatFloat(perSecond)+"/s")
+	rate := "-rate=" + formatFloat(perSecond) + "/s"
+	if len(p.e.plan.Endpoints) > 1 {
+		rate = "-endpoint=name=" + p.e.protect.Name + ",rate=" + formatFloat(perSecond) + "/s"
+	}
+	return append(p.run.Settings.loadArgs(), rate,
+		"-only="+p.e.protect.Name, "-arrivals=constant", "-warmup=0s", "-quiet", "-phase="+phase, "-json="+file)
 }
 
 // baseline measures the protected endpoint in peace. A service that answers none of
@@ -215,9 +221,6 @@ func (p *attachPhases) loaded(ctx context.Context, m *meter) error {
 
 	args := append(s.loadArgs(), "-quiet", "-phase="+adminapi.PhaseLoad, "-start-at="+e.loadOn.UTC().Format(time.RFC3339Nano),
 		"-json="+filepath.Join(e.dir, result.LoadFile), "-hlog="+filepath.Join(e.dir, result.HistogramFile), "-requests="+filepath.Join(e.dir, result.RequestsFile))
-	for _, t := range s.Thresholds {
-		args = append(args, "-threshold="+t)
-	}
 	load, err := p.generator.StartLoad(ctx, args)
 	if err != nil {
 		return err
