@@ -23,7 +23,7 @@ import (
 )
 
 // patience bounds everything that is done in one tab.
-const patience = time.Minute
+const patience = 20 * time.Second
 
 // names are the programs that are a Chromium, in the order in which they are tried.
 func names() []string {
@@ -180,6 +180,17 @@ func Eval[T any](tab *Tab, expression string) T {
 func (tab *Tab) Settle() {
 	tab.t.Helper()
 	Eval[bool](tab, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(true)))))`)
+}
+
+// Until waits until a JavaScript expression is true, for what a page does in its own
+// time, and fails the test if it does not become so.
+func (tab *Tab) Until(expression string) {
+	tab.t.Helper()
+	ctx, cancel := context.WithTimeout(tab.ctx, patience)
+	defer cancel()
+	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression)); err != nil {
+		tab.t.Fatalf("%s did not become true: %v", expression, err)
+	}
 }
 
 // Prefer sets the colour scheme that the user has asked for, "light" or "dark".

@@ -34,6 +34,7 @@ func TestReport(t *testing.T) {
 		{"colours", testColours},
 		{"print", testPrint},
 		{"a legend hides its series", testALegendHidesItsSeries},
+		{"a profile is hidden in all panes", testAProfileIsHiddenInAllPanes},
 		{"hostile text", testHostileText},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.test(t, b) })
@@ -212,9 +213,10 @@ func testTablesCopy(t *testing.T, b *browser.Browser) {
 					"/upstream,\"1,200\",400,800,66.7 %,66.7 %,20.0/s,20.0/s,\"60,000 ms\"\r\n"},
 			} {
 				const box = `document.getElementById("latency-and-failures").parentElement.querySelector(".table")`
+				browser.Eval[any](tab, box+`.querySelector("output").textContent = ""`)
 				browser.Eval[any](tab, fmt.Sprintf(box+`.querySelector("button[data-copy=%s]").focus()`, format.name))
 				tab.Do(chromedp.KeyEvent(kb.Enter)) // a browser lets nobody copy but its user
-				tab.Settle()
+				tab.Until(box + `.querySelector("output").textContent !== ""`)
 				got := browser.Eval[string](tab, box+`.querySelector("output").textContent + ": " + window.copied`)
 				if want := "copied: " + format.want; got != want {
 					t.Errorf("%s:\n%s\nwant\n%s", format.name, got, want)
@@ -228,11 +230,9 @@ func testABarOpensTheStacksOfItsPlace(t *testing.T, b *browser.Browser) {
 	tab := b.Open(t, browser.FileURL(t, runPage(t)))
 	browser.Eval[any](tab, `document.querySelector('.bars a[href="#dump-2-upstream_read"]').focus()`)
 	tab.Do(chromedp.KeyEvent(kb.Enter))
-	tab.Settle()
-	got := browser.Eval[string](tab, `(() => { const d = document.getElementById("dump-2-upstream_read");
-	  return [d.open, d.parentElement.open, d.querySelector("pre").checkVisibility(), d.innerText.includes("internal/poll.runtime_pollWait")].join(); })()`)
-	if got != "true,true,true,true" {
-		t.Errorf("open, its dump open, the stack visible, its text: %s", got)
+	tab.Until(`(() => { const d = document.getElementById("dump-2-upstream_read"); return d.open && d.parentElement.open && d.querySelector("pre").checkVisibility(); })()`)
+	if text := browser.Eval[string](tab, `document.getElementById("dump-2-upstream_read").innerText`); !strings.Contains(text, "internal/poll.runtime_pollWait") {
+		t.Errorf("what has opened is %q, want a stack in the upstream read", text)
 	}
 }
 
@@ -294,6 +294,16 @@ func testALegendHidesItsSeries(t *testing.T, b *browser.Browser) {
 	}
 	if pressed := press(); pressed != "true" || browser.Eval[string](tab, `document.querySelector("canvas").toDataURL()`) != before {
 		t.Errorf("pressed twice: %s, and the chart is as before: want true, true", pressed)
+	}
+}
+
+// testAProfileIsHiddenInAllPanes: a name that several panes have is one thing.
+func testAProfileIsHiddenInAllPanes(t *testing.T, b *browser.Browser) {
+	tab := b.Open(t, browser.FileURL(t, write(t, report.Comparison, reference(t, "*-compare-1"))))
+	browser.Eval[any](tab, `document.querySelector("figure.chart .legend button").click()`)
+	got := browser.Eval[[]string](tab, `[...document.querySelector("figure.chart").querySelectorAll(".legend button")].map((b) => b.innerText.trim() + " " + b.getAttribute("aria-pressed"))`)
+	if want := slices.Repeat([]string{"anti false", "fixed true"}, 4); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -59,7 +59,8 @@ type Series struct {
 	Colour Colour `json:"colour"`
 	Style  Style  `json:"style,omitempty"`
 	Dashed bool   `json:"dashed,omitempty"`
-	Values Values `json:"values"` // one for each x; NaN where there is none
+	Spans  bool   `json:"spans,omitempty"` // a line goes on over missing values
+	Values Values `json:"values"`          // one for each x; NaN where there is none
 }
 
 // Colour is the name of a graphics colour of the style sheet: a place of

@@ -114,7 +114,7 @@ func (c comparisonFolder) timelineBlocks() []block {
 					lastAbove = instant(row.AtS)
 				}
 			}
-			drawn.Series = append(drawn.Series, page.Series{Label: p, Colour: c.colourOf(p), Style: page.Line, Values: values})
+			drawn.Series = append(drawn.Series, page.Series{Label: p, Colour: c.colourOf(p), Style: page.Line, Spans: !pane.log, Values: values})
 			printed := none
 			if !math.IsNaN(highest) {
 				printed = inUnit(highest, string(pane.unit))

@@ -115,7 +115,7 @@ func (f protection) sentences() (does, not []string) {
 		fmt.Sprintf("keep /%s alive: %s of it failed", fastEndpoint, percent(f.failed)))
 	say(f.boundsTime(), fmt.Sprintf("bound how long a call takes: %s in 99 of 100, of an upstream that takes %s", inUnit(f.callP99, "ms"), inUnit(f.delay, "ms")),
 		fmt.Sprintf("bound how long a call takes: up to %s in 99 of 100", inUnit(f.callP99, "ms")))
-	say(f.boundsCount(), fmt.Sprintf("bound how many calls are held: %s at most, by its permits", decimal(f.held)),
+	say(f.boundsCount(), fmt.Sprintf("bound how many calls are held: %s at most, by its permits", decimal(f.permits)),
 		fmt.Sprintf("bound how many calls are held: %s stood in the upstream at most", decimal(f.held)))
 	say(f.queued == 0, "keep the queue for a worker empty", fmt.Sprintf("keep the queue empty: %s waited for a worker at most", decimal(f.queued)))
 	say(f.upstreamFailed < 0.5, fmt.Sprintf("answer /%s: %s of it succeeded", upstreamEndpoint, percent(1-f.upstreamFailed)),

@@ -96,6 +96,7 @@ const Charts = (() => {
 
   // A value between two gaps has no line: it is a point.
   const alone = (u, i) => {
+    if (u.series[i].spanGaps) return [];
     const values = u.data[i], found = [];
     const gap = (at) => values[at] === null || values[at] === undefined;
     for (let at = 0; at < values.length; at++) if (!gap(at) && gap(at - 1) && gap(at + 1)) found.push(at);
@@ -110,12 +111,14 @@ const Charts = (() => {
   };
 
   class Pane {
-    constructor(box, chart, index, sync, said) {
+    constructor(box, chart, index, sync, said, toggle) {
       this.chart = chart;
       this.index = index;
       this.hidden = new Set();
       this.said = said;
       this.keys = [];
+      this.buttons = [];
+      this.pressed = toggle;
       const pane = chart.panes[index];
       const head = document.createElement("h4");
       head.textContent = pane.title;
@@ -143,18 +146,21 @@ const Charts = (() => {
       swatch.className = `key f-${series.colour}`;
       const value = document.createElement("span");
       button.append(swatch, series.label, value);
-      button.addEventListener("click", () => this.toggle(i, button));
+      button.addEventListener("click", () => this.pressed(series.label, this.hidden.has(i)));
+      this.buttons.push(button);
       this.keys.push(value);
       const item = document.createElement("li");
       item.append(button);
       return item;
     }
 
-    toggle(i, button) {
-      const show = this.hidden.delete(i);
-      if (!show) this.hidden.add(i);
-      button.setAttribute("aria-pressed", String(show));
-      this.plot.setSeries(this.place(i), { show });
+    show(label, shown) {
+      this.pane.series.forEach((s, i) => {
+        if (s.label !== label) return;
+        if (shown) this.hidden.delete(i); else this.hidden.add(i);
+        this.buttons[i].setAttribute("aria-pressed", String(shown));
+        this.plot.setSeries(this.place(i), { show: shown });
+      });
       if (this.pane.stacked) this.plot.setData(this.data(), false);
     }
 
@@ -177,6 +183,7 @@ const Charts = (() => {
         stroke: () => Theme.colour(`g-${s.colour}`),
         fill: pane.stacked ? () => Theme.colour(`g-${s.colour}`) : undefined,
         width: pane.stacked ? 0 : 1.75,
+        spanGaps: s.spans === true,
         dash: s.dashed ? [6, 4] : undefined,
         paths: (paths[s.style] ?? paths.line)(),
         points: pane.stacked ? { show: false } : { size: 4, show: true, filter: alone },
@@ -238,7 +245,10 @@ const Charts = (() => {
     said.className = "at";
     figure.querySelector(".plots").replaceChildren(box, said);
     const sync = chart.sync || `chart-${++drawn}`;
-    const panes = chart.panes.map((_, i) => new Pane(box, chart, i, sync, said));
+    // What has one name in several panes is one thing, such as a profile.
+    const show = (label, shown) => panes.forEach((p) => p.show(label, shown));
+    const panes = [];
+    chart.panes.forEach((_, i) => panes.push(new Pane(box, chart, i, sync, said, show)));
     let width = box.clientWidth;
     const fit = () => {
       if (box.clientWidth > 0 && box.clientWidth !== width) {
