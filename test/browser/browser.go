@@ -175,22 +175,33 @@ func Eval[T any](tab *Tab, expression string) T {
 	return value
 }
 
+// Until asks the page again and again until condition, a JavaScript expression, holds.
+// That it cannot be asked counts as not yet: the page may be on its way to another.
+func (tab *Tab) Until(condition string) {
+	tab.t.Helper()
+	ctx, cancel := context.WithTimeout(tab.ctx, patience)
+	defer cancel()
+	for {
+		holds, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition))
+		if err == nil && holds {
+			return
+		}
+		select {
+		case <-time.After(askEvery):
+		case <-ctx.Done():
+			tab.t.Fatalf("after %v still not: %s (%v)", patience, condition, err)
+		}
+	}
+}
+
+// askEvery is the time between two questions of Until.
+const askEvery = 20 * time.Millisecond
+
 // Settle waits until the page has drawn what was changed: a browser tells a page of new
 // media and sizes as it begins a frame, and the page may need the next one to follow.
 func (tab *Tab) Settle() {
 	tab.t.Helper()
 	Eval[bool](tab, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(true)))))`)
-}
-
-// Until waits until a JavaScript expression is true, for what a page does in its own
-// time, and fails the test if it does not become so.
-func (tab *Tab) Until(expression string) {
-	tab.t.Helper()
-	ctx, cancel := context.WithTimeout(tab.ctx, patience)
-	defer cancel()
-	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression)); err != nil {
-		tab.t.Fatalf("%s did not become true: %v", expression, err)
-	}
 }
 
 // Prefer sets the colour scheme that the user has asked for, "light" or "dark".

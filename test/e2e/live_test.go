@@ -146,19 +146,11 @@ func TestLive(t *testing.T) {
 	cells := func(where string) int {
 		return browser.Eval[int](tab, "document.querySelectorAll('#cells .f-"+where+"').length")
 	}
-	until := func(what, condition string) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); !browser.Eval[bool](tab, condition); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("after a minute still not: %s; stderr:\n%s", what, b.stderr.text())
-			}
-		}
-	}
 
-	until("200 red cells", "document.querySelectorAll('#cells .f-upstream_read').length === 200")
+	tab.Until("document.querySelectorAll('#cells .f-upstream_read').length === 200")
 	before := browser.Eval[int](tab, "Live.state.history.length")
 	browser.Eval[any](tab, "window.isOld = true; location.reload()") // which goes away later
-	until("the state after a reload", "!window.isOld && typeof Live === 'object' && Live.state !== null && Live.state.last !== null && document.querySelectorAll('canvas').length === 3")
+	tab.Until("!window.isOld && typeof Live === 'object' && Live.state !== null && Live.state.last !== null && document.querySelectorAll('canvas').length === 3")
 	if after := browser.Eval[int](tab, "Live.state.history.length"); after < before {
 		t.Errorf("a reload lost samples: %d before it, %d after", before, after)
 	}
@@ -169,11 +161,11 @@ func TestLive(t *testing.T) {
 		t.Errorf("the event log after a reload has the exhausted pool %d times", n)
 	}
 
-	until("20 red cells of the fixed run", "Live.state.run.profile === 'fixed' && document.querySelectorAll('#cells .f-upstream_read').length === 20")
+	tab.Until("Live.state.run.profile === 'fixed' && document.querySelectorAll('#cells .f-upstream_read').length === 20")
 	if n := browser.Eval[int](tab, "Live.state.last.busy"); n >= 100 {
 		t.Errorf("%d workers are busy with the fix, want few", n)
 	}
-	until("the report", "location.pathname.startsWith('/results/') && document.readyState === 'complete'")
+	tab.Until("location.pathname.startsWith('/results/') && document.readyState === 'complete'")
 	if path := browser.Eval[string](tab, "location.pathname"); !strings.HasSuffix(path, "-compare-1/report.html") {
 		t.Errorf("it ends at %s, want the report of the comparison", path)
 	}
