@@ -112,24 +112,35 @@ func printAttached(w io.Writer, s result.Summary, dir string) {
 }
 
 // printPlaces prints who stood where in each dump; places that are never taken are
-// left out.
+// left out, and workers where no dump shows them.
 func printPlaces(w io.Writer, dumps []result.Dump) {
-	var places []string
+	if len(dumps) == 0 {
+		return
+	}
+	type column struct {
+		title string
+		of    func(result.Dump) int
+	}
+	columns := []column{{"total", func(d result.Dump) int { return d.Goroutines }}}
+	optional := []column{{"workers", func(d result.Dump) int { return d.Workers }}}
 	for _, where := range stacks.Wheres() {
-		if slices.ContainsFunc(dumps, func(d result.Dump) bool { return d.Where[where] > 0 }) {
-			places = append(places, where)
+		optional = append(optional, column{where, func(d result.Dump) int { return d.Where[where] }})
+	}
+	for _, c := range optional {
+		if slices.ContainsFunc(dumps, func(d result.Dump) bool { return c.of(d) > 0 }) {
+			columns = append(columns, c)
 		}
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "dump\tat s\ttotal\tworkers\t")
-	for _, where := range places {
-		fmt.Fprintf(table, "%s\t", where)
+	fmt.Fprint(table, "dump\tat s\t")
+	for _, c := range columns {
+		fmt.Fprintf(table, "%s\t", c.title)
 	}
 	fmt.Fprintln(table, "took ms\t")
 	for _, d := range dumps {
-		fmt.Fprintf(table, "%s\t%.1f\t%d\t%d\t", d.Point, d.AtS, d.Goroutines, d.Workers)
-		for _, where := range places {
-			fmt.Fprintf(table, "%d\t", d.Where[where])
+		fmt.Fprintf(table, "%s\t%.1f\t", d.Point, d.AtS)
+		for _, c := range columns {
+			fmt.Fprintf(table, "%d\t", c.of(d))
 		}
 		fmt.Fprintf(table, "%.1f\t\n", d.TookMS)
 	}

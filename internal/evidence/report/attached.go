@@ -31,8 +31,11 @@ func attachedSentence(s result.Summary) string {
 	name := protected(s)
 	endpoint := s.Endpoints[name]
 	parts := []string{fmt.Sprintf("/%s lost %s%s%s", name, lost(endpoint), answeredWithin(endpoint), othersLost(s))}
-	if s.Knows(result.MetricBusy) {
+	switch {
+	case s.Knows(result.MetricBusy) && s.Knows(result.MetricLimit):
 		parts = append(parts, "at most "+busyAtMost(s.Pool))
+	case s.Knows(result.MetricBusy):
+		parts = append(parts, "at most "+plural(s.Pool.MaxBusy, "worker")+" were busy")
 	}
 	if stood := mostHeld(s); stood != "" {
 		parts = append(parts, stood)

@@ -52,6 +52,9 @@ func tomcatRun() result.Summary {
 }
 
 func TestARunOfAnAttachedService(t *testing.T) {
+	limitless := tomcatRun()
+	delete(limitless.Attached.Metrics, result.MetricLimit)
+	limitless.Pool.WorkerLimit = 0
 	for _, test := range []struct {
 		name       string
 		summary    result.Summary
@@ -77,6 +80,7 @@ func TestARunOfAnAttachedService(t *testing.T) {
 			},
 			[]string{"/fast", "victim", "predict", "goroutine", "memory", "requests that wait for a worker"},
 		},
+		{"Tomcat, whose limit is not known", limitless, []string{"; at most 200 workers were busy; at +15.0 s"}, []string{"without a limit", "limit of workers", "limit none"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			report := runReport(t, test.summary)

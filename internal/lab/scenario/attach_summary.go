@@ -76,11 +76,15 @@ func (e *attachEvidence) summary() result.Summary {
 	return sum
 }
 
-// found are the metrics that some reading had.
+// found are the metrics that some reading had. A limit below 1 is Tomcat's way to say
+// that it does not know.
 func (e *attachEvidence) found() map[string]string {
 	found := map[string]string{}
 	for _, r := range e.readings.all {
-		for metric := range r.values {
+		for metric, v := range r.values {
+			if metric == result.MetricLimit && v < 1 {
+				continue
+			}
 			found[metric] = e.settings.metrics[metric].String()
 		}
 	}

@@ -89,6 +89,22 @@ func TestBusyAboveBaseline(t *testing.T) {
 	}
 }
 
+// TestALimitThatIsNotKnown: Spring Boot 3.3.0 says -1.
+func TestALimitThatIsNotKnown(t *testing.T) {
+	s := attachSettings(t, "-metrics-url=http://127.0.0.1:1/", "-limit-metric=tomcat_threads_config_max_threads", "-busy-metric=b")
+	e := &attachEvidence{settings: &s, loadOn: time.Unix(100, 0)}
+	for _, v := range []float64{-1, 200} {
+		e.readings.all = []reading{{at: e.loadOn, values: map[string]float64{result.MetricLimit: v, result.MetricBusy: 9}}}
+		known := e.found()[result.MetricLimit] != ""
+		if p := e.pool(); known != (v > 0) || p.WorkerLimit != max(0, int(v)) || p.MaxBusy != 9 {
+			t.Errorf("%v: known %v, %+v", v, known, p)
+		}
+		if warned := len(e.missingMetrics()) == 1; warned == known {
+			t.Errorf("%v: warnings %q", v, e.missingMetrics())
+		}
+	}
+}
+
 func TestMomentsOfDumps(t *testing.T) {
 	for load, want := range map[time.Duration]string{
 		time.Minute: "15s,40s,+5s", 5 * time.Minute: "1m15s,3m20s,+5s", 10 * time.Second: "3s,7s,+5s", time.Second: "250ms,670ms,+5s",

@@ -163,17 +163,7 @@ func (r *Run) close(ctx context.Context, w world.World) {
 }
 
 // loaded reports whether any request of the load fell due.
-func (e *evidence) loaded() bool {
-	if e.load == nil {
-		return false
-	}
-	for _, endpoint := range e.load.Endpoints {
-		if endpoint.Scheduled > 0 {
-			return true
-		}
-	}
-	return false
-}
+func (e *evidence) loaded() bool { return anyScheduled(e.load) }
 
 // world is the configuration of what the run needs, in real time.
 func (s *Settings) world(dir string) world.Config {
