@@ -369,7 +369,9 @@ func TestTimeoutsOfARealRun(t *testing.T) {
 		if fast.Timeout != 20 || upstream.Timeout != 10 || fast.Response.Min < 100 || upstream.Response.Min < 200 {
 			t.Errorf("fast %+v, upstream %+v; want 20 and 10 timeouts, none early", fast, upstream)
 		}
-		eventually(t, "the server sees every connection end", func() bool { _, _, gone := p.counts(); return gone == 30 })
+		// On a crowded machine some could not be sent before their timeout.
+		sent := 30 - fast.Causes[CauseUnsent] - upstream.Causes[CauseUnsent]
+		eventually(t, "the server sees every connection end", func() bool { _, _, gone := p.counts(); return gone == sent })
 	})
 }
 

@@ -129,16 +129,17 @@ func TestAWarmUpHasItsOwnPhaseAndItsConnectionsStay(t *testing.T) {
 		if diff := cmp.Diff(ids, identities(p)); diff != "" {
 			t.Error(diff)
 		}
-		// Each request was answered long before the next one was due. Loops do not
-		// share connections, and each has one arrival of the three.
+		// Each request is answered long before the next one is due, unless the machine
+		// is crowded. Loops do not share connections, and each has one arrival of the
+		// three.
 		want, got := 2, 0
 		if c.Loops > 1 {
 			want *= c.Loops
 		}
-		if got, _, _ = p.counts(); got != want {
-			t.Errorf("%d connections, want %d: one of each endpoint and loop", got, want)
+		if got, _, _ = p.counts(); got < want || got >= 10 {
+			t.Errorf("%d connections, want %d, one of each endpoint and loop, and not one of each request", got, want)
 		}
-		if w := r.Load.Warmup.Endpoints["fast"]; w != (result.WarmupEndpoint{Scheduled: 2, Started: 2, OK: 2}) {
+		if w := r.Load.Warmup.Endpoints["fast"]; w.Scheduled != 2 || w.Started != 2 || w.OK != 2 {
 			t.Errorf("warm-up %+v", w)
 		}
 	})
@@ -155,8 +156,8 @@ func muteInWarmUp(conn *net.TCPConn, head string) bool {
 func TestWhatAWarmUpLeavesInFlightTakesNothingFromTheLoad(t *testing.T) {
 	withEachPlayer(t, func(t *testing.T, with func(*Config)) {
 		p := newPeer(t, muteInWarmUp)
-		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 50, Timeout: time.Hour, Workers: 6})
-		c.Warmup, c.Duration = 200*time.Millisecond, 200*time.Millisecond
+		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 20, Timeout: time.Hour, Workers: 6})
+		c.Warmup, c.Duration = 500*time.Millisecond, 500*time.Millisecond
 		with(&c)
 		began := time.Now()
 		r := live(t, c)
@@ -190,7 +191,7 @@ func TestCancelInTheWarmUp(t *testing.T) {
 				arrived <- struct{}{}
 				return muteInWarmUp(conn, head)
 			})
-			c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 20, Timeout: time.Hour})
+			c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 20, Timeout: time.Hour, Workers: 50})
 			if c.Closed = closed; closed > 0 {
 				c.Endpoints[0].Rate = 0
 			}
