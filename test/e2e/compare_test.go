@@ -55,26 +55,32 @@ func TestCompare(t *testing.T) {
 	if !strings.Contains(strings.Join(c.Warnings, "\n"), "too few") {
 		t.Errorf("warnings %q; want too few runs", c.Warnings)
 	}
-	report := filepath.Join(dir, result.ReportFile)
-	text, err := os.ReadFile(report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, run := range c.Runs {
-		if !strings.Contains(string(text), run.Path) {
-			t.Errorf("the report has no link to %s", run.Path)
+	// The reports are made of the other files alone.
+	texts := map[string]string{}
+	for _, name := range []string{result.ReportFile, result.PageFile} {
+		report := filepath.Join(dir, name)
+		text, err := os.ReadFile(report)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	// The report is made of the other files alone.
-	if err := os.Remove(report); err != nil {
-		t.Fatal(err)
+		for _, run := range c.Runs {
+			if !strings.Contains(string(text), run.Path+"/"+name) {
+				t.Errorf("%s has no link to that of %s", name, run.Path)
+			}
+		}
+		texts[report] = string(text)
+		if err := os.Remove(report); err != nil {
+			t.Fatal(err)
+		}
 	}
 	again := newBench(t, "report", dir)
 	if code := again.run(); code != 0 {
 		t.Errorf("lab report: exit %d: %s", code, again.stderr.text())
 	}
-	if rebuilt, err := os.ReadFile(report); err != nil || string(rebuilt) != string(text) {
-		t.Errorf("the report is not what it was: %v", err)
+	for report, text := range texts {
+		if rebuilt, err := os.ReadFile(report); err != nil || string(rebuilt) != text {
+			t.Errorf("%s is not what it was: %v", report, err)
+		}
 	}
 	b.checkNothingLeft()
 }
@@ -96,6 +102,7 @@ func TestCompareInterrupted(t *testing.T) {
 		t.Errorf("warnings %q; want that fixed did not run", c.Warnings)
 	}
 	checkFile(t, filepath.Join(dir, result.ReportFile))
+	checkFile(t, filepath.Join(dir, result.PageFile))
 	b.checkNothingLeft()
 }
 

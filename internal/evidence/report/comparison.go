@@ -69,6 +69,7 @@ func comparisonDocument(c comparisonFolder) document {
 	if len(c.Metrics) > 0 {
 		d.lead = append(d.lead, paragraph{plain(c.figureNote())})
 	}
+	d.lead = append(d.lead, c.tiles())
 	d.add("May this comparison be believed?", c.believedBlocks()...)
 	d.add("Outcomes", c.outcomeBlocks()...)
 	if len(c.Metrics) == 0 {

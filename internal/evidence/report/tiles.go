@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"strings"
 
 	"chokepoint/internal/result"
@@ -56,6 +57,25 @@ func cpuTitle(s result.Summary) string {
 		return "CPU of the service"
 	}
 	return "CPU of the victim"
+}
+
+// tiles say of each profile what became of /fast.
+func (c comparisonFolder) tiles() tiles {
+	var t tiles
+	for _, p := range c.Profiles {
+		failed := c.metrics[fastEndpoint+".failed_ratio"].Values[p]
+		if failed.N == 0 {
+			t.tiles = append(t.tiles, tile{p, none, "no valid run", warnTone})
+			continue
+		}
+		is := goodTone
+		if failed.Max > 0 {
+			is = badTone
+		}
+		t.tiles = append(t.tiles, tile{p, percent(failed.Median), fmt.Sprintf("of /%s failed; %s busy and %s queued at most", fastEndpoint,
+			decimal(c.metrics["pool.max_busy"].Values[p].Median), decimal(c.metrics["pool.max_queued"].Values[p].Median)), is})
+	}
+	return t
 }
 
 func outcomeTone(o result.Outcome) tone {

@@ -102,7 +102,7 @@ func busyAndIdle(r runFolder) string {
 	if !r.summary.Knows(result.MetricBusy) {
 		return ""
 	}
-	busy := fmt.Sprintf("%s busy", plural(worst.Busy, "request"))
+	busy := fmt.Sprintf("%s in flight", plural(worst.Busy, "request"))
 	if limit := r.summary.Pool.WorkerLimit; limit > 0 {
 		busy = fmt.Sprintf("%s of %s workers busy", count(worst.Busy), count(limit))
 	}

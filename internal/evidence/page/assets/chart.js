@@ -120,7 +120,7 @@ const Charts = (() => {
       this.buttons = [];
       this.pressed = toggle;
       const pane = chart.panes[index];
-      const head = document.createElement("h4");
+      const head = document.createElement("h3");
       head.textContent = pane.title;
       const legend = document.createElement("ul");
       legend.className = "legend";
