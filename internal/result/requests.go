@@ -20,12 +20,16 @@ type Request struct {
 	Endpoint string
 	Due      time.Duration // from the start of the load
 	Lag      time.Duration // the first connect or write call, after Due
-	Service  time.Duration // from that call until it was done
+	Service  time.Duration // from that call until it was done; none where Cause is CauseUnsent
 	Response time.Duration // from Due until it was done
 	Outcome  string        // "ok", "http_error", ..., "dropped"
 	Cause    string
 	Status   int // 0 without an answer
 }
+
+// CauseUnsent is the cause of a timeout that had passed before the generator sent
+// anything: such a request has no service time.
+const CauseUnsent = "unsent"
 
 // maxRequestsBytes is room for the ten million arrivals that a recording may have.
 const maxRequestsBytes = 1 << 30
@@ -42,8 +46,10 @@ func WriteRequests(path string, requests []Request) error {
 		row := []string{r.ID, r.Endpoint, strconv.FormatInt(int64(r.Due), 10), "", "", "", r.Outcome, r.Cause, ""}
 		if r.Outcome != "dropped" {
 			row[3] = strconv.FormatInt(int64(r.Lag), 10)
-			row[4] = strconv.FormatInt(int64(r.Service), 10)
 			row[5] = strconv.FormatInt(int64(r.Response), 10)
+		}
+		if r.Outcome != "dropped" && r.Cause != CauseUnsent {
+			row[4] = strconv.FormatInt(int64(r.Service), 10)
 		}
 		if r.Status != 0 {
 			row[8] = strconv.Itoa(r.Status)

@@ -21,6 +21,7 @@ func TestRequestsAreWrittenAsTheContractSays(t *testing.T) {
 		{ID: "fast-0", Endpoint: "fast", Lag: 1200, Service: 2 * time.Millisecond, Response: 2*time.Millisecond + 1200, Outcome: "ok", Status: 200},
 		{ID: "upstream-0", Endpoint: "upstream", Due: 50 * time.Millisecond, Lag: 1, Service: time.Minute, Response: time.Minute + 1, Outcome: "timeout", Cause: "response"},
 		{ID: "fast-1", Endpoint: "fast", Due: 50 * time.Millisecond, Outcome: "dropped"},
+		{ID: "fast-2", Endpoint: "fast", Due: time.Second, Lag: time.Minute, Response: time.Minute, Outcome: "timeout", Cause: CauseUnsent},
 	}
 	if err := WriteRequests(path, requests); err != nil {
 		t.Fatal(err)
@@ -32,7 +33,8 @@ func TestRequestsAreWrittenAsTheContractSays(t *testing.T) {
 	want := requestsHeader +
 		"fast-0,fast,0,1200,2000000,2001200,ok,,200\n" +
 		"upstream-0,upstream,50000000,1,60000000000,60000000001,timeout,response,\n" +
-		"fast-1,fast,50000000,,,,dropped,,\n"
+		"fast-1,fast,50000000,,,,dropped,,\n" +
+		"fast-2,fast,1000000000,60000000000,,60000000000,timeout,unsent,\n"
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -346,7 +346,7 @@ func clientCause(key string) text {
 		return plain("timeout, connecting")
 	case "response":
 		return plain("timeout, waiting for the answer")
-	case "unsent":
+	case result.CauseUnsent:
 		return plain("timeout, before the generator sent it")
 	}
 	return code(key)

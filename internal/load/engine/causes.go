@@ -10,6 +10,7 @@ import (
 
 	"chokepoint/internal/load/ledger"
 	"chokepoint/internal/load/wire"
+	"chokepoint/internal/result"
 )
 
 // Causes, the keys of result.Endpoint.Causes.
@@ -17,7 +18,7 @@ const (
 	// Of timeouts: the phase in which the client's deadline passed.
 	CauseConnect  = "connect"
 	CauseResponse = "response"
-	CauseUnsent   = "unsent" // before the generator sent anything
+	CauseUnsent   = result.CauseUnsent // before the generator sent anything
 	// Of connect errors.
 	CauseRefused      = "refused"
 	CauseUnreachable  = "unreachable"            // also of transport errors
@@ -36,6 +37,17 @@ const (
 	// CauseOther is what the list does not foresee.
 	CauseOther = "other"
 )
+
+// inTime is what came of a request that was over at ended. An answer, or an end of
+// its connection, that is read at the deadline or after it is a timeout, however
+// late the generator came to read it: the client had given up. Both engines look at
+// the clock once, when the request is over.
+func inTime(answer ledger.Answer, ended, deadline time.Duration) ledger.Answer {
+	if ended >= deadline && (answer.Outcome.Answered() || answer.Outcome == ledger.TransportError) {
+		return ledger.Answer{Outcome: ledger.Timeout, Cause: CauseResponse}
+	}
+	return answer
+}
 
 // connectFailure classifies the error of a dial that had until deadline.
 func connectFailure(err error, deadline time.Time) ledger.Answer {

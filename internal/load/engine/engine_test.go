@@ -429,8 +429,16 @@ func TestTheGeneratorsOwnFaultsMakeTheRunInvalid(t *testing.T) {
 			if diff := cmp.Diff(tt.want, ofThePlan(r.Load.Validity.Reasons)); diff != "" {
 				t.Errorf("%+v:\n%s", tt.answer, diff)
 			}
-			if e := r.Load.Endpoints["fast"]; e.Causes[tt.answer.Cause] != 600 || e.FailedRatio != 1 {
+			e := r.Load.Endpoints["fast"]
+			if e.Causes[tt.answer.Cause] != 600 || e.FailedRatio != 1 {
 				t.Errorf("%+v: %+v", tt.answer, e)
+			}
+			served := int64(600)
+			if tt.answer.Cause == CauseUnsent {
+				served = 0
+			}
+			if e.Service.Count != served || e.Response.Count != 600 {
+				t.Errorf("%+v: %d service times and %d responses, want %d and 600", tt.answer, e.Service.Count, e.Response.Count, served)
 			}
 		})
 	}

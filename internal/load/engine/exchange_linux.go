@@ -58,6 +58,8 @@ func (l *loop) launch(i, of int32, j job, began time.Duration) {
 func (l *loop) finish(i int32, ended time.Duration, answer ledger.Answer, keep bool) {
 	s := &l.slots[i]
 	lane := &l.lanes[s.lane]
+	answer = inTime(answer, ended, s.due+lane.timeout)
+	keep = keep && answer.Outcome.Answered()
 	l.slots.remove(&lane.busy, i)
 	lane.free++
 	if !lane.warmUp {
@@ -315,7 +317,6 @@ func (l *loop) ended(i int32) {
 
 // complete finishes a request whose answer has been read in full.
 func (l *loop) complete(i int32, keep bool) {
-	now := l.now()
 	r := &l.slots[i].reader
-	l.finish(i, now, answered(r.Status(), r.ErrorBody()), keep)
+	l.finish(i, l.now(), answered(r.Status(), r.ErrorBody()), keep)
 }

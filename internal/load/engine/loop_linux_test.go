@@ -91,6 +91,22 @@ func TestTheLoopUsesTheConnectionThatWasUsedLast(t *testing.T) {
 	}
 }
 
+func TestTheLoopCountsAnAnswerReadAfterItsDeadlineAsATimeout(t *testing.T) {
+	p := newPeer(t, write(okAnswer))
+	l := loopAlone(t, p.url(), "GET")
+	l.do(0, time.Now().Add(10*time.Second))
+	const timeout = 20 * time.Millisecond
+	l.lanes[0].timeout = timeout
+	l.begin(0, job{index: 1, due: l.now()}, l.now())
+	time.Sleep(2 * timeout) // the answer is there, and the loop has had no CPU
+	l.turn(0)
+	r := l.lanes[0].tally.requests[1]
+	if want := (ledger.Answer{Outcome: ledger.Timeout, Cause: CauseResponse}); r.Answer != want || r.Response < timeout {
+		t.Errorf("got %+v after %v, want %+v", r.Answer, r.Response, want)
+	}
+	eventually(t, "the connection is closed", func() bool { _, _, gone := p.counts(); return gone == 1 })
+}
+
 // hugeURL makes a request that no socket buffer takes in one write.
 func hugeURL(p *peer) string { return p.url() + strings.Repeat("x", 8<<20) }
 

@@ -12,6 +12,48 @@ import (
 	"chokepoint/internal/result"
 )
 
+func TestWhatIsOverAtItsDeadlineIsATimeout(t *testing.T) {
+	late := ledger.Answer{Outcome: ledger.Timeout, Cause: CauseResponse}
+	ok := ledger.Answer{Outcome: ledger.OK, Status: 200}
+	busy := ledger.Answer{Outcome: ledger.HTTPError, Status: 503, ErrorBody: "overloaded"}
+	cut := ledger.Answer{Outcome: ledger.TransportError, Cause: CauseEOF}
+	connect := ledger.Answer{Outcome: ledger.Timeout, Cause: CauseConnect}
+	files := ledger.Answer{Outcome: ledger.ConnectError, Cause: CauseOutOfFiles}
+	gone := ledger.Answer{Outcome: ledger.Interrupted}
+	for _, tt := range []struct{ answer, atDeadline ledger.Answer }{
+		{ok, late}, {busy, late}, {cut, late}, {connect, connect}, {files, files}, {gone, gone},
+	} {
+		if got := inTime(tt.answer, time.Second-1, time.Second); got != tt.answer {
+			t.Errorf("before the deadline %+v became %+v", tt.answer, got)
+		}
+		if got := inTime(tt.answer, time.Second, time.Second); got != tt.atDeadline {
+			t.Errorf("at the deadline %+v became %+v, want %+v", tt.answer, got, tt.atDeadline)
+		}
+	}
+}
+
+// TestNoGoodAnswerTookLongerThanItsTimeout has a server that answers about when the
+// client gives up.
+func TestNoGoodAnswerTookLongerThanItsTimeout(t *testing.T) {
+	const timeout = 30 * time.Millisecond
+	withEachRun(t, func(t *testing.T, _ Kind, on func(*Config)) {
+		p := newPeer(t, func(conn *net.TCPConn, _ string) bool {
+			time.Sleep(timeout - 200*time.Microsecond)
+			return write(okAnswer)(conn, "")
+		})
+		c := plan(Endpoint{Name: "fast", URL: p.url(), Rate: 1000, Timeout: timeout})
+		c.Duration, c.MaxLag = 300*time.Millisecond, time.Minute
+		on(&c)
+		e := live(t, c).Load.Endpoints["fast"]
+		if e.OKResponse.Max >= 30 {
+			t.Errorf("a good answer took %v ms under a timeout of %v", e.OKResponse.Max, timeout)
+		}
+		if e.OK+e.Timeout != 300 {
+			t.Errorf("%d ok and %d timeouts, want 300 together: %v", e.OK, e.Timeout, e.Causes)
+		}
+	})
+}
+
 // TestEveryPathOfARunHasItsOutcome plays a whole run on every way that a request
 // can end, on every engine: each of its arrivals has the one outcome, and the
 // ledger balances.

@@ -156,7 +156,10 @@ func (t *tally) finish(j job, lag, service time.Duration, answer ledger.Answer) 
 	if !answer.Outcome.Completed() {
 		return
 	}
-	into.service.Record(service)
+	// What was never sent was in nobody's service.
+	if answer.Cause != CauseUnsent {
+		into.service.Record(service)
+	}
 	if answer.Outcome == ledger.OK {
 		into.ok.Record(response)
 	} else {
