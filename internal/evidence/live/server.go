@@ -117,6 +117,8 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	http.ServeFileFS(w, r, folder.FS(), name)
+	// Counted once the system has all of it: Close may be waiting for this.
+	http.NewResponseController(w).Flush()
 	s.mu.Lock()
 	s.read[r.URL.Path]++
 	s.mu.Unlock()

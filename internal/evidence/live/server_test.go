@@ -251,7 +251,8 @@ func TestCloseWaitsForTheReportToBeRead(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "report.md"), []byte("it"), 0o644); err != nil {
+	report := strings.Repeat("it ", 100_000) // more than a socket takes at once
+	if err := os.WriteFile(filepath.Join(dir, "report.md"), []byte(report), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, reads := range []bool{true, false} {
@@ -271,8 +272,8 @@ func TestCloseWaitsForTheReportToBeRead(t *testing.T) {
 		}
 		go func() { s.Close(linger); close(closed) }()
 		if reads {
-			if status, _, _ := get(t, s.URL()+strings.TrimPrefix(path, "/"), nil); status != 200 {
-				t.Errorf("the report: %d", status)
+			if status, _, body := get(t, s.URL()+strings.TrimPrefix(path, "/"), nil); status != 200 || body != report {
+				t.Errorf("the report: %d, %d bytes; want %d", status, len(body), len(report))
 			}
 		}
 		select {
