@@ -64,6 +64,8 @@ func Listen(ctx context.Context, address string, view *View) (*Server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.servePage)
 	mux.HandleFunc("GET /events", view.serveEvents)
+	// A browser asks for it beside a text, which cannot say that it has none.
+	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET "+resultsPath+"{folder}/{file...}", s.serveFile)
 	s.http = &http.Server{
 		Handler: onlyLocal(mux), ReadHeaderTimeout: 10 * time.Second,

@@ -232,6 +232,7 @@ func TestReportsArePublished(t *testing.T) {
 		{"results/page/report.html", "text/html; charset=utf-8", 200, "the page"},
 		{"results/text/report.md", "text/plain; charset=utf-8", 200, "# the text"},
 		{"results/page/dumps/01.txt", "text/plain; charset=utf-8", 200, "goroutine 1"},
+		{"favicon.ico", "", 204, ""},
 		{"results/page/../secret", "", 404, ""}, {"results/page/%2e%2e/secret", "", 404, ""},
 		{"results/page/link", "", 404, ""}, {"results/other/report.md", "", 404, ""}, {"secret", "", 404, ""},
 	} {
