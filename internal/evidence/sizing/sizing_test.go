@@ -18,7 +18,7 @@ func question(t *testing.T) Question {
 	t.Helper()
 	return Question{
 		Latency: read(t, "p50=80ms,p99=400ms", ""), Rate: 200, OtherRate: 20, Workers: 200,
-		PermitWait: 100 * ms, Poisson: true, Seed: 1, calls: 1000,
+		PermitWait: 100 * ms, Poisson: true, Seed: 1, calls: 400,
 		Goals: Goals{MaxRejected: 0.005, Headroom: 0.2, MaxCut: 0.001, MaxHeld: 0.5},
 	}
 }
