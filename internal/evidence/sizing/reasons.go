@@ -29,7 +29,7 @@ func (q *Question) reasons(a *Advice) []string {
 	}
 	reasons = append(reasons, q.outageReason(a))
 	if w := a.WithoutWait; w != nil && w.Meets && w.Held.High < best.Held.High {
-		reasons = append(reasons, fmt.Sprintf("without a wait for a permit %s would do, and hold up to %s workers in an outage instead of %s: whoever waits for a permit holds a worker, so a wait costs more workers than the permits that it saves.",
+		reasons = append(reasons, fmt.Sprintf("without a wait for a permit %s would do, and hold up to %s workers in an outage instead of %s: whoever waits for a permit holds a worker, so a wait costs more workers than the permits that it saves. It is worth them where arrivals come in bursts, or after a stall.",
 			permits(w.Permits), number(w.Held.High), number(best.Held.High)))
 	}
 	return reasons
