@@ -355,6 +355,7 @@ func TestRefused(t *testing.T) {
 		{"no metric", one(gone), []string{dump, "-busy-metric=sum(x)"}, 2, `"sum(x)" is no metric`},
 		{"no share", one(gone), []string{dump, "-max-failed=2"}, 2, "want a share from 0 to 1"},
 		{"a header without a name", one(gone), []string{dump, "-admin-header=hidden"}, 2, "want a line such as"},
+		{"a header of the load that is cut short", one(gone), []string{dump, "-header=Cookie: a #b"}, 2, "put it into the plan"},
 		{"a name of a folder", one(gone), []string{dump, "-name=../x"}, 2, `-name "../x"`},
 		{"a threshold of nobody", one(gone), []string{dump, "-threshold=slow:max<1s"}, 2, "there is no endpoint slow"},
 	} {

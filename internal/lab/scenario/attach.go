@@ -62,7 +62,12 @@ func (a *Attach) Into(ctx context.Context, dir string) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	e.plan, err = readPlan(ctx, g, s.loadArgs(), dir)
+	forget, err := s.writeHeaders(dir)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer forget()
+	e.plan, err = readPlan(ctx, g, s.loadArgs(dir), dir)
 	if err == nil {
 		e.protect, e.points, err = s.check(ctx, e.plan)
 	}
@@ -104,11 +109,24 @@ func (a *Attach) Into(ctx context.Context, dir string) (Outcome, error) {
 
 func formatRate(perSecond float64) string { return fmt.Sprintf("%.4g", perSecond) }
 
-// loadArgs are the arguments of every load generator of the run.
-func (s *AttachSettings) loadArgs() []string {
+// headersFile holds the headers of the load while the run goes on: they may be
+// secret, and arguments are for everyone to see.
+const headersFile = ".headers"
+
+func (s *AttachSettings) writeHeaders(dir string) (forget func(), err error) {
+	if len(s.LoadHeader) == 0 {
+		return func() {}, nil
+	}
+	path := filepath.Join(dir, headersFile)
+	text := "header " + strings.Join(s.LoadHeader, "\nheader ") + "\n"
+	return func() { os.Remove(path) }, os.WriteFile(path, []byte(text), 0o600)
+}
+
+// loadArgs are the arguments of every load generator of the run in dir.
+func (s *AttachSettings) loadArgs(dir string) []string {
 	args := []string{"-plan=" + s.Plan}
-	for _, line := range s.LoadHeader {
-		args = append(args, "-header="+line)
+	if len(s.LoadHeader) > 0 {
+		args = append(args, "-config="+filepath.Join(dir, headersFile))
 	}
 	for _, t := range s.Thresholds {
 		args = append(args, "-threshold="+t)
@@ -151,7 +169,7 @@ func (p *attachPhases) alone(phase, file string, perSecond float64) []string {
 	if len(p.e.plan.Endpoints) > 1 {
 		rate = "-endpoint=name=" + p.e.protect.Name + ",rate=" + formatFloat(perSecond) + "/s"
 	}
-	return append(p.run.Settings.loadArgs(), rate,
+	return append(p.run.Settings.loadArgs(p.e.dir), rate,
 		"-only="+p.e.protect.Name, "-arrivals=constant", "-warmup=0s", "-quiet", "-phase="+phase, "-json="+file)
 }
 
@@ -187,6 +205,10 @@ func (p *attachPhases) baseline(ctx context.Context) error {
 	for _, reason := range load.Validity.Reasons {
 		p.e.warnings = append(p.e.warnings, "baseline: "+reason)
 	}
+	if got.OK < got.Scheduled {
+		p.e.warnings = append(p.e.warnings, fmt.Sprintf("baseline: %d of %d requests to %s failed before there was any load (%s)",
+			got.Scheduled-got.OK, got.Scheduled, p.e.protect.Name, failureWords(got)))
+	}
 	return nil
 }
 
@@ -219,7 +241,7 @@ func (p *attachPhases) loaded(ctx context.Context, m *meter) error {
 	loadOff := e.loadOn.Add(e.plan.duration())
 	m.setLoadOn(e.loadOn)
 
-	args := append(s.loadArgs(), "-quiet", "-phase="+adminapi.PhaseLoad, "-start-at="+e.loadOn.UTC().Format(time.RFC3339Nano),
+	args := append(s.loadArgs(e.dir), "-quiet", "-phase="+adminapi.PhaseLoad, "-start-at="+e.loadOn.UTC().Format(time.RFC3339Nano),
 		"-json="+filepath.Join(e.dir, result.LoadFile), "-hlog="+filepath.Join(e.dir, result.HistogramFile), "-requests="+filepath.Join(e.dir, result.RequestsFile))
 	load, err := p.generator.StartLoad(ctx, args)
 	if err != nil {

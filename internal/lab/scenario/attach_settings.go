@@ -81,7 +81,13 @@ func (s *AttachSettings) Bind(fs *flag.FlagSet) {
 	fs.StringVar(&s.Plan, "plan", "", "the load: a YAML `file` of loadgen -plan")
 	fs.StringVar(&s.Name, "name", "", "what the run is called in results (default: the plan's file name)")
 	list(&s.AllowTargets, "allow-target", "a `host` or host:port that is no loopback and that you may load until it breaks; may be repeated")
-	list(&s.LoadHeader, "header", "a header `line` of every request of the load, as loadgen's; may be repeated")
+	fs.Func("header", "a header `line` of every request of the load, as loadgen's; may be repeated", func(text string) error {
+		if strings.ContainsAny(text, "\r\n") || strings.Contains(text, " #") {
+			return errors.New("a header of the load has neither a line break nor a # after a space here; put it into the plan")
+		}
+		s.LoadHeader = append(s.LoadHeader, text)
+		return nil
+	})
 	fs.Func("admin-header", "a header `line` for -dump-url and -metrics-url, such as 'Authorization: Bearer ...'; may be repeated", func(text string) error {
 		name, value, ok := strings.Cut(text, ":")
 		if name = strings.TrimSpace(name); !ok || name == "" {

@@ -2,6 +2,8 @@ package scenario
 
 import (
 	"flag"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,6 +173,18 @@ func TestEffectiveSettingsHaveNoSecrets(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+	dir := t.TempDir()
+	forget, err := s.writeHeaders(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if args := strings.Join(s.loadArgs(dir), " "); strings.Contains(args, "secret") {
+		t.Errorf("arguments %s", args)
+	}
+	forget()
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 	if (scrape.Selector{}).String() != "" {
 		t.Error("no selector is a text")
