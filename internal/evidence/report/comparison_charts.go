@@ -17,6 +17,8 @@ import (
 type profileRuns struct {
 	first  *runFolder                    // the first valid run; nil if it cannot be read
 	totals map[string]*latency.Histogram // of all valid runs together, by tag
+	// withoutLog is how many of the valid runs the totals lack.
+	withoutLog int
 }
 
 // readProfiles reads the valid runs of each profile. What is missing is left out of
@@ -32,19 +34,22 @@ func (c comparisonFolder) readProfiles() map[string]profileRuns {
 		if !known {
 			p.totals = map[string]*latency.Histogram{}
 		}
+		var totals map[string]*latency.Histogram
 		if p.first == nil {
 			if r, err := readRun(folder); err == nil {
-				p.first = &r
+				p.first, totals = &r, r.totals
 			}
+		} else if read, err := readTotals(filepath.Join(folder, result.HistogramFile), *c.summaries[i]); err == nil {
+			totals = read
 		}
-		totals, err := readTotals(filepath.Join(folder, result.HistogramFile), *c.summaries[i])
-		if err == nil {
-			for tag, h := range totals {
-				if p.totals[tag] == nil {
-					p.totals[tag] = latency.New()
-				}
-				p.totals[tag].Merge(h)
+		for tag, h := range totals {
+			if p.totals[tag] == nil {
+				p.totals[tag] = latency.New()
 			}
+			p.totals[tag].Merge(h)
+		}
+		if len(totals) == 0 {
+			p.withoutLog++
 		}
 		profiles[run.Profile] = p
 	}
@@ -124,7 +129,13 @@ func (c comparisonFolder) timelineBlocks() []block {
 		spec.Panes = append(spec.Panes, drawn)
 	}
 	caption := plain(fmt.Sprintf("The first valid run of each profile; the highest value in each %s s. Shaded: the load. Dashed lines: the dumps of %s.", shortest(width), profiles[0]))
-	return []block{chart{caption: caption, spec: spec, numbers: []block{t}, standIn: []block{paragraph{plain("Of the first valid run of each profile:")}, t}}}
+	blocks := []block{chart{caption: caption, spec: spec, numbers: []block{t}, standIn: []block{paragraph{plain("Of the first valid run of each profile:")}, t}}}
+	for _, p := range c.Profiles {
+		if c.validRuns(p) > 0 && !slices.Contains(profiles, p) {
+			blocks = append(blocks, sentence(code(p), plain(" is not drawn: its first valid run has no readable "+result.TimelineFile+".")))
+		}
+	}
+	return blocks
 }
 
 // whereBars shows the medians of the workers in each place.
@@ -234,6 +245,11 @@ func (c comparisonFolder) percentileBlocks() []block {
 	}
 	if blocks == nil {
 		return []block{paragraph{plain("No valid run has a readable " + result.HistogramFile + ".")}}
+	}
+	for _, p := range c.Profiles {
+		if n := c.profiles[p].withoutLog; n > 0 {
+			blocks = append(blocks, sentence(code(p), plain(fmt.Sprintf(": %s without a readable %s.", plural(n, "valid run"), result.HistogramFile))))
+		}
 	}
 	return blocks
 }

@@ -277,3 +277,55 @@ func TestPercentileChart(t *testing.T) {
 		}
 	}
 }
+
+// TestFiguresThatNoRunWrites: a file that was edited may say anything. There is a
+// report of it all the same.
+func TestFiguresThatNoRunWrites(t *testing.T) {
+	s := antiRun(-1, 1)
+	s.Endpoints["fast"] = result.Endpoint{Scheduled: -3, OK: 7, Started: -1}
+	s.Pool, s.Dumps[0].Workers, s.Dumps[0].Where = result.Pool{MaxBusy: -1, WorkerLimit: -5}, -4, map[string]int{"idle": -4, "nowhere": 3}
+	dir := t.TempDir()
+	writeRun(t, dir, s)
+	late := time.Duration(math.MaxInt64)
+	requests := []result.Request{{Endpoint: "fast", Due: -late, Outcome: "ok"}, {Endpoint: "fast", Due: late, Response: late, Outcome: "timeout"}, {Endpoint: "", Due: late, Outcome: ""}}
+	rows := []result.TimelineRow{{AtS: 1e9, Busy: -1}, {AtS: -1e9, FastDone: -1, FastP99MS: ptr(-1.0)}, {AtS: 3, CPUPercent: 1e300}}
+	for _, err := range []error{os.Remove(filepath.Join(dir, result.LoadFile)), result.WriteRequests(filepath.Join(dir, result.RequestsFile), requests), result.WriteTimeline(filepath.Join(dir, result.TimelineFile), rows)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := Run(dir)
+	if err != nil || len(r.Malformed) > 0 {
+		t.Fatalf("error %v, malformed %v", err, r.Malformed)
+	}
+	if n := len(charts(t, r)); n != 3 {
+		t.Errorf("%d charts, want 3", n)
+	}
+	if err := result.WriteTimeline(filepath.Join(dir, result.TimelineFile), append(rows, result.TimelineRow{AtS: math.MaxFloat64})); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Run(dir); err != nil || len(r.Malformed) != 1 || !strings.HasSuffix(r.Malformed[0].Error(), "row 4 is at 1.7976931348623157e+308 s, which no run reaches") {
+		t.Errorf("error %v, malformed %v", err, r.Malformed)
+	}
+}
+
+// TestAComparisonNamesWhatItCannotDraw: a run may lose a file.
+func TestAComparisonNamesWhatItCannotDraw(t *testing.T) {
+	runs := alternated(1, 3)
+	dir := writeComparison(t, BuildComparison(comparisonHead(1, 3, "anti", "fixed"), runs), runs)
+	folder := filepath.Join(dir, filepath.FromSlash(runs[0].Path))
+	for _, name := range []string{result.TimelineFile, result.HistogramFile} {
+		if err := os.Remove(filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := comparisonText(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"`anti` is not drawn: its first valid run has no readable timeline.csv.", "`anti`: 1 valid run without a readable load.hlog."} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the report does not say %q", want)
+		}
+	}
+}

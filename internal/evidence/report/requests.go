@@ -46,7 +46,7 @@ func tallyRequests(path string) (*requestTally, error) {
 			e.ends[ending] = map[int]int{}
 		}
 		// One that was dropped has no end but its due time.
-		e.ends[ending][int((r.Due+r.Response)/tick)]++
+		e.ends[ending][int(max(0, r.Due+r.Response)/tick)]++
 		if r.Outcome != "dropped" {
 			e.lag += r.Lag
 			e.started++
@@ -89,7 +89,10 @@ func statusChart(r runFolder) (chart, bool) {
 	if r.requests == nil || len(r.requests.endpoints) == 0 {
 		return chart{}, false
 	}
-	scale := cmp.Or(r.summary.Run.Scale, 1)
+	scale := r.summary.Run.Scale
+	if scale <= 0 {
+		scale = 1
+	}
 	last := 0
 	for _, e := range r.requests.endpoints {
 		for _, ends := range e.ends {
