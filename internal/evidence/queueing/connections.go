@@ -14,14 +14,11 @@ import "time"
 type connections struct {
 	limit   int // 0: the cap cannot bind, and nothing of this happens
 	backlog int
-	open    int  // accepted and not closed
-	waiting fifo // requests whose connection is in the accept queue
-	queued  int  // how many those are
-	idle    [][]idleConnection
+	open    int               // accepted and not closed
+	waiting fifo              // requests whose connection is in the accept queue
+	queued  int               // how many those are
+	idle    [][]time.Duration // by stream: since when each connection that a client keeps is idle
 }
-
-// idleConnection is one that a client keeps, since when.
-type idleConnection struct{ since time.Duration }
 
 // Of the client's kernel and of the load generator, real.
 const (
@@ -40,7 +37,7 @@ func newConnections(cfg *Config) connections {
 	if cfg.MaxConnections == 0 || cfg.arrivals() <= float64(cfg.MaxConnections) {
 		return connections{}
 	}
-	return connections{limit: cfg.MaxConnections, backlog: cfg.AcceptBacklog, idle: make([][]idleConnection, len(cfg.Streams))}
+	return connections{limit: cfg.MaxConnections, backlog: cfg.AcceptBacklog, idle: make([][]time.Duration, len(cfg.Streams))}
 }
 
 // connect lets a request reach the victim: on an idle connection, or on a new one.
@@ -64,7 +61,7 @@ func (s *simulation) connect(id int32, r *request) {
 // closeStale closes the client's connections that have been idle for too long.
 func (s *simulation) closeStale(stream int32) {
 	idle, stale := s.connections.idle[stream], 0
-	for stale < len(idle) && s.now-idle[stale].since > s.cfg.scenario(clientIdle) {
+	for stale < len(idle) && s.now-idle[stale] > s.cfg.scenario(clientIdle) {
 		stale++
 	}
 	s.connections.idle[stream] = idle[stale:]
@@ -137,7 +134,7 @@ func (s *simulation) keep(r *request) {
 	case r.clientDone: // it gave up while the answer was on its way
 		s.closeConnection()
 	default:
-		s.connections.idle[r.stream] = append(s.connections.idle[r.stream], idleConnection{s.now})
+		s.connections.idle[r.stream] = append(s.connections.idle[r.stream], s.now)
 	}
 	r.connected = false
 }

@@ -1,6 +1,8 @@
 package scenario
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,5 +77,29 @@ func TestLagIsExplained(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, outcome.Summary.Validity.Reasons); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestDropsAreTheSubjectWhereTheListenerIsSet: a kernel queue that overflows makes a
+// run invalid, unless someone has set the limits that make it.
+func TestDropsAreTheSubjectWhereTheListenerIsSet(t *testing.T) {
+	overflowed := func(texts []string) bool {
+		return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, "accept queue overflowed: 5 connection attempts") })
+	}
+	for _, test := range []struct {
+		args             []string
+		reasons, warning bool
+	}{
+		{nil, true, false},
+		{[]string{"-max-workers=100"}, true, false},
+		{[]string{"-accept-backlog=10"}, false, true},
+		{[]string{"-max-connections=100"}, false, true},
+	} {
+		s, load := testSettings(t, test.args...), goodLoad()
+		e := &evidence{settings: &s, load: &load}
+		v := e.validity(result.Summary{Pool: result.Pool{AcceptDrops: 5}})
+		if overflowed(v.Reasons) != test.reasons || overflowed(v.Warnings) != test.warning {
+			t.Errorf("%v: reasons %q, warnings %q", test.args, v.Reasons, v.Warnings)
+		}
 	}
 }
