@@ -32,38 +32,36 @@ type Result struct {
 // number of paths. A file that cannot be read makes the result incomplete, and so
 // does a missing shard; the error is that none could be read, or ErrApart.
 func Files(paths []string, expected int) (Result, error) {
-	m := &merger{load: result.Load{Schema: result.LoadSchema, Merged: &result.Merged{}}}
-	var inputs []input
+	m := &merger{
+		load:       result.Load{Schema: result.LoadSchema, Merged: &result.Merged{}},
+		histograms: map[string]map[string]*latency.Histogram{},
+	}
+	readable := 0
 	var first error
 	var given result.Inputs
 	for _, path := range paths {
 		if other, twice := given.Add(path); twice {
 			return Result{}, fmt.Errorf("%s is given twice, as %s too: it would be counted twice", path, other)
 		}
-		in, err := read(path)
+		in, log, err := read(path)
 		if err != nil {
 			first = cmp.Or(first, err)
 			m.incomplete("%v", err)
 			continue
 		}
-		inputs = append(inputs, in)
-	}
-	if len(inputs) == 0 {
-		return Result{}, first
-	}
-	if expected > 0 && len(inputs) != expected {
-		m.incomplete("%d of %d results are there", len(inputs), expected)
-	}
-	for _, in := range inputs {
-		if err := sameModel(inputs[0], in); err != nil {
+		readable++
+		if err := m.add(in, log); err != nil {
 			return Result{}, err
 		}
 	}
-	inputs, err := m.shards(inputs)
-	if err != nil {
-		return Result{}, err
+	if readable == 0 {
+		return Result{}, first
 	}
-	return m.merge(inputs), nil
+	if expected > 0 && readable != expected {
+		m.incomplete("%d of %d results are there", readable, expected)
+	}
+	m.missingShards()
+	return m.merge(), nil
 }
 
 // sameModel refuses to add a closed model to an open one: what the one cannot see
@@ -77,16 +75,60 @@ func sameModel(a, b input) error {
 
 // merger is a merge as it goes on.
 type merger struct {
-	load      result.Load
-	plan      *result.Shard // what the inputs are shards of; nil if they are none
-	responses map[string]latency.Responses
+	load   result.Load
+	inputs []input       // those that count
+	plan   *result.Shard // what the inputs are shards of; nil if they are none
+	shards []string      // the path of each shard of the plan; empty if it is missing
+	// histograms are the sums over the inputs, by endpoint and kind. A log is added as
+	// soon as it is read, so that no two are in memory at once.
+	histograms map[string]map[string]*latency.Histogram
+	responses  map[string]latency.Responses
+}
+
+// add takes an input and its log in, unless it is a shard that is there already. The
+// error is ErrApart.
+func (m *merger) add(in input, log totals) error {
+	if len(m.inputs) > 0 {
+		if err := cmp.Or(sameModel(m.inputs[0], in), sameSplit(m.inputs[0], in)); err != nil {
+			return err
+		}
+	}
+	if !m.claimShard(in) {
+		return nil
+	}
+	m.inputs = append(m.inputs, in)
+	for _, name := range slices.Sorted(maps.Keys(in.load.Endpoints)) {
+		m.addHistograms(in, log, name)
+	}
+	return nil
+}
+
+// addHistograms adds the distributions of one endpoint of an input.
+func (m *merger) addHistograms(in input, log totals, name string) {
+	sums := m.histograms[name]
+	if sums == nil {
+		sums = map[string]*latency.Histogram{}
+		for _, kind := range kinds() {
+			sums[kind.name] = latency.New()
+		}
+		m.histograms[name] = sums
+	}
+	for _, kind := range kinds() {
+		h, err := in.histogram(log, name, kind)
+		if err != nil {
+			m.incomplete("%s: %v", in.path, err)
+			continue
+		}
+		sums[kind.name].Merge(h)
+	}
 }
 
 func (m *merger) incomplete(format string, args ...any) {
 	m.load.Merged.Incomplete = append(m.load.Merged.Incomplete, fmt.Sprintf(format, args...))
 }
 
-func (m *merger) merge(inputs []input) Result {
+func (m *merger) merge() Result {
+	inputs := m.inputs
 	slices.SortStableFunc(inputs, func(a, b input) int { return a.load.StartedAt.Compare(b.load.StartedAt) })
 	rounds := arrange(inputs)
 	m.frame(inputs, rounds)
@@ -150,10 +192,7 @@ func (m *merger) frame(inputs []input, rounds []round) {
 func (m *merger) endpoint(name string, inputs []input, rounds []round) result.Endpoint {
 	sum := &ledger.Ledger{}
 	var merged result.Endpoint
-	histograms := map[string]*latency.Histogram{}
-	for _, kind := range kinds() {
-		histograms[kind.name] = latency.New()
-	}
+	histograms := m.histograms[name]
 	for _, in := range inputs {
 		e, ok := in.load.Endpoints[name]
 		if !ok {
@@ -174,14 +213,6 @@ func (m *merger) endpoint(name string, inputs []input, rounds []round) result.En
 			m.incomplete("%s: %s waits %v ms, others %v ms: they do not belong together", in.path, name, e.ClientTimeoutMS, merged.ClientTimeoutMS)
 		}
 		merged.ClientTimeoutMS = e.ClientTimeoutMS
-		for _, kind := range kinds() {
-			h, err := in.histogram(name, kind)
-			if err != nil {
-				m.incomplete("%s: %v", in.path, err)
-				continue
-			}
-			histograms[kind.name].Merge(h)
-		}
 	}
 	sum.Fill(&merged)
 	for _, kind := range kinds() {

@@ -5,7 +5,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +142,44 @@ func TestMergeIsLossless(t *testing.T) {
 			t.Fatalf("%d responses, want %d", n, e.Response.Count)
 		}
 	}
+}
+
+// TestMemoryDoesNotGrowWithTheLogs: the log of a result takes more than a megabyte,
+// and what is kept of a result must be far less.
+func TestMemoryDoesNotGrowWithTheLogs(t *testing.T) {
+	dir := t.TempDir()
+	r := run{window: time.Second, ok: []time.Duration{ms}, failed: []time.Duration{time.Second}}
+	m := &merger{load: result.Load{Merged: &result.Merged{}}, histograms: map[string]map[string]*latency.Histogram{}}
+	const results = 20
+	add := func(i int) {
+		in, log, err := read(r.write(t, dir, strconv.Itoa(i)+".json", nil))
+		if err == nil {
+			err = m.add(in, log)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(0) // the sums
+	before := liveBytes()
+	for i := range results {
+		add(1 + i)
+	}
+	each := (liveBytes() - before) / results
+	if n := m.histograms["fast"][latency.Response].Count(); n != 2*(1+results) {
+		t.Errorf("%d responses, want %d", n, 2*(1+results))
+	}
+	if each > 64<<10 {
+		t.Errorf("%d kB are kept of each result, want its head alone", each>>10)
+	}
+}
+
+// liveBytes is the heap that is in use.
+func liveBytes() int64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
 }
 
 func TestRatesAddUpInParallelOnly(t *testing.T) {

@@ -25,34 +25,31 @@ func checkShard(path string, s *result.Shard) error {
 	return nil
 }
 
-// shards checks that the inputs are the shards of one plan, if they are shards. It
-// names what is missing, and leaves out what is there twice.
-func (m *merger) shards(inputs []input) ([]input, error) {
-	first := inputs[0]
-	for _, in := range inputs[1:] {
-		if err := sameSplit(first, in); err != nil {
-			return nil, err
-		}
+// claimShard says whether an input counts: one that is no shard does, and of a shard
+// the first that is there. It names what is there twice.
+func (m *merger) claimShard(in input) bool {
+	s := in.load.Shard
+	if s == nil {
+		return true
 	}
-	if first.load.Shard == nil {
-		return inputs, nil
+	if m.plan == nil {
+		m.plan, m.shards = s, make([]string, s.Of)
+		m.load.Merged.Shards, m.load.Merged.Plan = s.Of, s.Plan
 	}
-	m.plan = first.load.Shard
-	m.load.Merged.Shards, m.load.Merged.Plan = m.plan.Of, m.plan.Plan
-	byIndex := make([]*input, m.plan.Of)
-	var once []input
-	for _, in := range inputs {
-		at := &byIndex[in.load.Shard.Index]
-		if *at != nil {
-			m.incomplete("shard %d of %d is there twice: %s is counted, and %s is left out", in.load.Shard.Index, m.plan.Of, (*at).path, in.path)
-			continue
-		}
-		*at = &in
-		once = append(once, in)
+	at := &m.shards[s.Index]
+	if *at != "" {
+		m.incomplete("shard %d of %d is there twice: %s is counted, and %s is left out", s.Index, s.Of, *at, in.path)
+		return false
 	}
+	*at = in.path
+	return true
+}
+
+// missingShards names the shards of the plan that are not there.
+func (m *merger) missingShards() {
 	var missing []int
-	for i, in := range byIndex {
-		if in == nil {
+	for i, path := range m.shards {
+		if path == "" {
 			missing = append(missing, i)
 		}
 	}
@@ -63,7 +60,6 @@ func (m *merger) shards(inputs []input) ([]input, error) {
 	default:
 		m.incomplete("shards %s of %d are missing (they count from 0), and nothing is scaled up for them", ranges(missing), m.plan.Of)
 	}
-	return once, nil
 }
 
 // sameSplit says why two results cannot be shards of one plan, or both none.
