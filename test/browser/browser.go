@@ -47,7 +47,8 @@ func Start(t *testing.T) *Browser {
 	if program == "" {
 		t.Fatalf("none of %s is installed: the pages are tested in a real browser (Debian: apt-get install chromium)", strings.Join(names(), ", "))
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program), chromedp.WindowSize(1280, 900))
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program), chromedp.WindowSize(1280, 900),
+		chromedp.Env("TMPDIR="+t.TempDir())) // a browser that is ended leaves files
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // which root cannot have
 	}
