@@ -67,6 +67,29 @@ func write(t *testing.T, render func(string) (report.Report, error), dir string)
 
 func runPage(t *testing.T) string { return write(t, report.Run, reference(t, "*-anti-1")) }
 
+// attachedPage is the report of a run against a service that is not ours, which has
+// no metrics and is written in Java.
+func attachedPage(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(reference(t, "*-anti-1"))); err != nil {
+		t.Fatal(err)
+	}
+	s, err := result.ReadSummary(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Run.Scenario, s.Run.Protect, s.Verdict.Outcome = "attach", "fast", result.NotProtected
+	s.Attached = &result.Attached{DumpURL: "http://127.0.0.1:8081/actuator/threaddump"}
+	for i := range s.Dumps {
+		s.Dumps[i].Unit, s.Dumps[i].Workers, s.Dumps[i].Queued = "threads", 0, 0
+	}
+	if err := result.WriteJSON(filepath.Join(dir, result.SummaryFile), s); err != nil {
+		t.Fatal(err)
+	}
+	return write(t, report.Run, dir)
+}
+
 // undrawn lists the series of all charts whose colour is nowhere on their canvas, though
 // they have a value above 0.
 const undrawn = `(() => {
@@ -100,6 +123,7 @@ func testReportsOpenFromDisk(t *testing.T, b *browser.Browser) {
 		{"run anti", runPage(t), 3},
 		{"run fixed", write(t, report.Run, reference(t, "*-fixed-1")), 3},
 		{"comparison", write(t, report.Comparison, reference(t, "*-compare-1")), 3},
+		{"attached service", attachedPage(t), 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			info, err := os.Stat(tt.page)

@@ -127,15 +127,31 @@ func (w whoStood) of(d result.Dump) int {
 	return d.Goroutines
 }
 
-// total says it in words. Only the victim's dumps show what is queued.
-func (w whoStood) total(d result.Dump) string {
-	switch {
-	case !w.workers:
-		return plural(d.Goroutines, memberOf(d))
-	case d.Unit != "":
-		return plural(d.Workers, "worker")
+// workersOf and queuedOf are a dump's counts, or a dash where it does not show them.
+func (w whoStood) workersOf(d result.Dump) string {
+	if !w.workers {
+		return none
 	}
-	return fmt.Sprintf("%s, %s queued", plural(d.Workers, "worker"), count(d.Queued))
+	return count(d.Workers)
+}
+
+func (w whoStood) queuedOf(d result.Dump) string {
+	if !w.workers || d.Unit != "" { // what waits for a worker of Tomcat is no thread
+		return none
+	}
+	return count(d.Queued)
+}
+
+// total is whom a dump counts by place, in words.
+func (w whoStood) total(d result.Dump) string {
+	if !w.workers {
+		return plural(d.Goroutines, memberOf(d))
+	}
+	total := plural(d.Workers, "worker")
+	if queued := w.queuedOf(d); queued != none {
+		total += ", " + queued + " queued"
+	}
+	return total
 }
 
 // attachedBlocks are the service's own metrics, or say that there are none.

@@ -67,7 +67,7 @@ func TestARunOfAnAttachedService(t *testing.T) {
 				"**Not protected: /shop lost 66.7 % of its 1,200 requests (p95 of its answers 27,900 ms) and /ads 66.7 % of its 1,200 requests and /feed 66.7 % of its 1,200 requests; at +65.0 s 23 goroutines stood: 20 in the upstream read and 3 in the wait for a permit.**",
 				"## Where the goroutines stood", "the pool of this service is not one that the dump tells",
 				"The run has no metrics of the service.", "**Not recovered** in the 45.0 s",
-				"`/shop`", "answer took", "the server does not count", "/shop failed",
+				"`/shop`", "answer took", "| `load_15s` | 15.0 s | 550 | – | – | 7.0 ms |", "the server does not count", "/shop failed",
 			},
 			[]string{"/fast", "victim", "predict", "pool was idle", "busy", "CPU of", "low-pause", "Expected of"},
 		},

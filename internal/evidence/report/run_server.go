@@ -44,6 +44,7 @@ func dumpBlocks(r runFolder) []block {
 	}
 	t := table{columns: []column{words("point"), numbers("at"), numbers(membersOf(r.summary.Dumps)), numbers("workers"), numbers("queued"),
 		numbers("pause"), words("raw text"), words("low-pause profile")}}
+	who := whoStoodIn(r.summary)
 	pause := "The pause is how long the full dump stopped the victim's world."
 	if r.summary.Attached != nil {
 		pause = "The service does not say how long a dump paused it: no longer than the whole answer took."
@@ -60,7 +61,7 @@ func dumpBlocks(r runFolder) []block {
 			raw = join(raw, plain(" "), strong("cut off: the counts are too low"))
 		}
 		row := []text{code(d.Point), plain(scenarioSeconds(d.AtS, r.summary.Run.Scale)), plain(count(d.Goroutines)),
-			plain(count(d.Workers)), plain(count(d.Queued)), plain(milliseconds(max(d.PauseMS, d.TookMS)) + " ms"), raw, profile}
+			plain(who.workersOf(d)), plain(who.queuedOf(d)), plain(milliseconds(max(d.PauseMS, d.TookMS)) + " ms"), raw, profile}
 		t.rows = append(t.rows, row[:len(t.columns)])
 	}
 	return []block{t, paragraph{plain(pause)}}

@@ -107,6 +107,35 @@ func TestALimitThatIsNotKnown(t *testing.T) {
 	}
 }
 
+// TestTargets: only what is on this machine, or was named by host or by host and
+// port, is loaded.
+func TestTargets(t *testing.T) {
+	for _, test := range []struct {
+		address string
+		allow   []string
+		want    bool
+	}{
+		{"127.0.0.1:80", nil, true},
+		{"127.9.9.9:80", nil, true},
+		{"[::1]:80", nil, true},
+		{"[::ffff:127.0.0.1]:80", nil, true},
+		{"localhost:80", nil, true},
+		{"10.0.0.7:80", nil, false},
+		{"[2001:db8::1]:80", nil, false},
+		{"0.0.0.0:80", nil, false},
+		{"10.0.0.7:80", []string{"10.0.0.7"}, true},
+		{"10.0.0.7:80", []string{"10.0.0.8", "10.0.0.7:80"}, true},
+		{"10.0.0.7:80", []string{"10.0.0.7:8080"}, false},
+		{"[2001:db8::1]:80", []string{"2001:db8::1"}, true},
+		{"shop.invalid:80", []string{"Shop.invalid"}, true}, // it is not resolved
+	} {
+		s := AttachSettings{AllowTargets: test.allow}
+		if err := s.allowed(t.Context(), test.address); (err == nil) != test.want {
+			t.Errorf("%s with %q: %v", test.address, test.allow, err)
+		}
+	}
+}
+
 func TestMomentsOfDumps(t *testing.T) {
 	for load, want := range map[time.Duration]string{
 		time.Minute: "15s,40s,+5s", 5 * time.Minute: "1m15s,3m20s,+5s", 10 * time.Second: "3s,7s,+5s", time.Second: "250ms,670ms,+5s",
