@@ -65,7 +65,7 @@ test-k8s: ## the manifests of deploy/k8s, and their containers as processes
 
 # Behind a tag, so that go test ./... needs no browser.
 .PHONY: test-pages
-test-pages: ## the reports in a real headless Chromium
+test-pages: ## the reports and the live view in a real headless Chromium
 	$(GO) test -tags browser -count 1 ./test/pages
 
 # One package at a time and no race detector: these runs measure.

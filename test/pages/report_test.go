@@ -150,6 +150,12 @@ func testReportsOpenFromDisk(t *testing.T, b *browser.Browser) {
 			if dead := browser.Eval[[]string](tab, `[...document.querySelectorAll('a[href^="#"]')].map((a) => decodeURIComponent(a.getAttribute("href").slice(1))).filter((id) => !document.getElementById(id))`); len(dead) > 0 {
 				t.Errorf("links that lead nowhere: %q", dead)
 			}
+			if n := browser.Eval[int](tab, `[...document.querySelectorAll("h1, h2, h3, h4")].map((h) => +h.tagName[1]).filter((level, i, all) => i > 0 && level > all[i - 1] + 1).length`); n > 0 {
+				t.Errorf("%d headings skip a level", n)
+			}
+			if n := browser.Eval[int](tab, `[...document.querySelectorAll("button, a, summary, [role=img], [role=region]")].filter((e) => !(e.getAttribute("aria-label") || e.textContent).trim()).length`); n > 0 {
+				t.Errorf("%d controls have no name", n)
+			}
 			if wide := browser.Eval[int](tab, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {
 				t.Errorf("the page is %d pixels wider than its window", wide)
 			}

@@ -256,7 +256,7 @@ func predictionBlocks(s result.Summary) []block {
 			predictionTable(rows, false)}
 	}
 	if t := keyPredictions(rows); len(t.rows) > 0 {
-		blocks = append(blocks, unabridged{[]block{t}})
+		blocks = append(blocks, unabridged{[]block{paragraph{plain("Of those that agree, the ones that the verdict rests on:")}, t}})
 	}
 	if n := len(rows) - disagreements(s.Prediction); n > 0 {
 		blocks = append(blocks, details{summary: plain("Figures on which they agree: " + count(n)), blocks: []block{predictionTable(rows, true)}})
