@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/cli"
 	"chokepoint/internal/evidence/dumps"
 	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/lab/scrape"
@@ -126,6 +129,53 @@ func (s *AttachSettings) dumpText(ctx context.Context) ([]byte, error) {
 		err = fmt.Errorf("%s: %w", source.Name, err)
 	}
 	return text, err
+}
+
+// recoveryProbes is how many probes in a row must be good: one may be lucky.
+const recoveryProbes = 3
+
+// recover watches, from the end of the load, until the protected endpoint answers as
+// in the baseline and, where that is known, no more workers are busy than then. The
+// moment is that of the first of the good probes. A probe is one request as in the
+// plan, on a connection of its own, and one is in flight at a time.
+func (p *attachPhases) recover(ctx context.Context, m *meter, loadOff time.Time) result.Recovery {
+	ctx, cancel := context.WithDeadline(ctx, loadOff.Add(p.e.settings.RecoveryWait))
+	defer cancel()
+	bound := p.e.settings.bound(p.e.baselines)
+	var first time.Time
+	good := 0
+	for next := loadOff; sleepUntil(ctx, next); next = time.Now().Add(meterTick) {
+		sent := time.Now()
+		if !p.probe(ctx, bound) || m.busyAboveBaseline() {
+			good = 0
+			continue
+		}
+		if good++; good == 1 {
+			first = sent
+		}
+		if good == recoveryProbes {
+			seconds := first.Sub(loadOff).Seconds()
+			return result.Recovery{Recovered: true, Seconds: &seconds, WaitedS: time.Since(loadOff).Seconds()}
+		}
+	}
+	return result.Recovery{WaitedS: max(time.Since(loadOff), 0).Seconds()}
+}
+
+// probe says whether the protected endpoint answers within bound.
+func (p *attachPhases) probe(ctx context.Context, bound time.Duration) bool {
+	file := filepath.Join(p.e.dir, "probe.json")
+	defer os.Remove(file)
+	// At that rate its window is short; it is waited for to its end.
+	load, err := p.generator.StartLoad(ctx, append(p.alone(adminapi.PhaseRecovery, file, 100), "-count=1"))
+	if err != nil {
+		return false
+	}
+	got, err := await(ctx, load, file)
+	if err != nil || load.ExitCode() == cli.ExitInterrupted {
+		return false
+	}
+	endpoint := got.Endpoints[p.e.protect.Name]
+	return endpoint.OK == 1 && endpoint.Response.Max <= bound.Seconds()*1000
 }
 
 // reading is what a service's metrics said at one moment.

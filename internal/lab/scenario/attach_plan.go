@@ -44,20 +44,15 @@ type loadPlan struct {
 }
 
 type planEndpoint struct {
-	Name      string  `json:"name"`
-	Method    string  `json:"method"`
-	URL       string  `json:"url"`  // without a password
-	Rate      float64 `json:"rate"` // 0 of a pattern
-	Planned   int     `json:"planned"`
-	TimeoutMS float64 `json:"timeout_ms"`
+	Name    string  `json:"name"`
+	Method  string  `json:"method"`
+	URL     string  `json:"url"`  // without a password
+	Rate    float64 `json:"rate"` // 0 of a pattern
+	Planned int     `json:"planned"`
 }
 
 func (p loadPlan) duration() time.Duration { return seconds(p.DurationS) }
 func (p loadPlan) warmup() time.Duration   { return seconds(p.WarmupS) }
-
-func (e planEndpoint) timeout() time.Duration {
-	return time.Duration(e.TimeoutMS * float64(time.Millisecond))
-}
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
