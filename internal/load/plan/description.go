@@ -149,10 +149,10 @@ func (d description) endpoint(faults *Faults) engine.Endpoint {
 	}
 	switch {
 	case d.faulty: // what is missing may be what could not be read
-	case !d.has("name"):
+	case d.name() == "":
 		faults.add(d.at, errors.New("an endpoint has no name; give name: a"))
-	case !d.has("url"):
-		faults.add(d.at, fmt.Errorf("endpoint %s: url is missing", d.name()))
+	case e.URL == "":
+		faults.add(d.at, fmt.Errorf("endpoint %s: url is missing; give url=http://HOST/PATH", d.name()))
 	}
 	if e.Method == "" && hasBody(e) {
 		e.Method = "POST" // as curl's -d
@@ -198,8 +198,8 @@ func parseEndpoint(text string) (description, error) {
 		}
 		last, rest = key, remaining
 	}
-	if !d.has("name") {
-		return d, errors.New("name is missing")
+	if d.name() == "" {
+		return d, errors.New("name is missing; give name=a")
 	}
 	return d, nil
 }

@@ -132,9 +132,11 @@ func TestFaultsOfACommandLine(t *testing.T) {
 	}{
 		{"a rate of several", []string{"-plan", plan, "-rate", "5"}, "-rate is of one endpoint, and the plan has 2; give -endpoint name=fast,rate=20/s"},
 		{"a URL of several", []string{"-plan", plan, "http://b/"}, "a URL is of one endpoint, and the plan has 2; give -endpoint name=fast,url=URL"},
-		{"a new endpoint without a URL", []string{"-plan", plan, "-endpoint", "name=new,rate=5"}, "endpoint new: url is missing"},
+		{"a new endpoint without a URL", []string{"-plan", plan, "-endpoint", "name=new,rate=5"}, "endpoint new: url is missing; give url=http://HOST/PATH"},
 		{"a flag of no endpoint", []string{"-H", "A: b"}, "-header belongs to a URL, and none is given; give one after the flags"},
-		{"an endpoint without a name", []string{"-endpoint", "url=http://a/,rate=1"}, "-endpoint: name is missing"},
+		{"an endpoint without a name", []string{"-endpoint", "url=http://a/,rate=1"}, "-endpoint: name is missing; give name=a"},
+		{"an endpoint with an empty name", []string{"-endpoint", "name=,rate=1"}, "-endpoint: name is missing; give name=a"},
+		{"an endpoint with an empty URL", []string{"-endpoint", "name=a,url=,rate=1"}, "endpoint a: url is missing; give url=http://HOST/PATH"},
 		{"a URL over a file of two, as a second", []string{"-plan", plan, "-endpoint", "name=c,url=http://c/,rate=1", "http://b/"}, "give a URL or -endpoint, not both"},
 		{"the file's rate, and an -endpoint", []string{"-plan", rated, "-endpoint", "name=c,url=http://c/"}, rated + ":1: rate is of one endpoint, and there is an -endpoint too; write it into that"},
 		{"standard input", []string{"-d", "@-", "-rate", "1", "http://a/"}, "endpoint url: body: standard input is not read; give a file"},

@@ -185,29 +185,54 @@ func parseJSONRows(data []byte) ([]engine.Row, error) {
 	return rows, nil
 }
 
+// rowField is a field of a JSON row. Package json sets a field that is there twice
+// twice, and so the last would win in silence.
+type rowField struct {
+	text  json.RawMessage
+	times int
+}
+
+func (f *rowField) UnmarshalJSON(text []byte) error {
+	f.text = bytes.Clone(text)
+	f.times++
+	return nil
+}
+
 func parseJSONRow(text []byte) (engine.Row, error) {
 	var fields struct {
-		URL  string          `json:"url"`
-		Body json.RawMessage `json:"body"`
+		URL  rowField `json:"url"`
+		Body rowField `json:"body"`
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&fields); err != nil {
+	err := decoder.Decode(&fields)
+	var row engine.Row
+	if err == nil && fields.URL.times > 0 {
+		if json.Unmarshal(fields.URL.text, &row.URL) != nil {
+			err = errors.New("url is not a string")
+		}
+	}
+	if err != nil {
 		return engine.Row{}, fmt.Errorf(`%w; a row is {"url": "/a", "body": {"b": 1}}, and either may be left out`, plainJSON(err))
 	}
-	if _, err := decoder.Token(); err != io.EOF {
+	switch _, end := decoder.Token(); {
+	case end != io.EOF:
 		return engine.Row{}, errors.New("something follows the row; write one on each line")
+	case fields.URL.times > 1:
+		return engine.Row{}, errors.New("url is there twice; leave one out")
+	case fields.Body.times > 1:
+		return engine.Row{}, errors.New("body is there twice; leave one out")
 	}
-	row := engine.Row{URL: fields.URL, Body: fields.Body}
-	switch {
-	case bytes.Equal(fields.Body, []byte("null")):
-		row.Body = nil
-	case len(fields.Body) > 0 && fields.Body[0] == '"':
+	switch body := fields.Body.text; {
+	case bytes.Equal(body, []byte("null")):
+	case len(body) > 0 && body[0] == '"':
 		var s string
-		if err := json.Unmarshal(fields.Body, &s); err != nil {
+		if err := json.Unmarshal(body, &s); err != nil {
 			return engine.Row{}, plainJSON(err)
 		}
 		row.Body = []byte(s)
+	default:
+		row.Body = body
 	}
 	return row, nil
 }
@@ -215,7 +240,7 @@ func parseJSONRow(text []byte) (engine.Row, error) {
 // plainJSON words an error of package json for somebody who wrote no Go.
 func plainJSON(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s is a %s", wrong.Field, wrong.Value)
+		return fmt.Errorf("the row is a JSON %s", wrong.Value)
 	}
 	if err == io.ErrUnexpectedEOF {
 		return errors.New("the JSON ends too early")
