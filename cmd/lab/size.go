@@ -66,7 +66,8 @@ func (f *sizeFlags) bind(fs *flag.FlagSet) {
 	fs.Float64Var(&f.scale, "scale", 1, "`factor` on every duration of the runs, and divisor of every rate")
 	fs.DurationVar(&f.duration, "duration", 30*time.Second, "length of the healthy load of each run")
 	fs.DurationVar(&f.maxLag, "max-lag", 5*time.Millisecond, "lag p99 of the generator above which a run is invalid")
-	fs.StringVar(&f.results, "results", "results", "`folder` of the runs")
+	f.results = "results"
+	cli.FileVar(fs, &f.results, "results", "`folder` of the runs")
 	fs.StringVar(&f.binDir, "bin-dir", "", "`folder` of the programs (default: beside this one)")
 	fs.StringVar(&f.databaseText, "database-url", "", "PostgreSQL `URL` (default: $DATABASE_URL, else a throwaway server)")
 }

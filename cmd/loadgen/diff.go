@@ -33,7 +33,8 @@ become worse.`
 // diff is the subcommand: it returns the exit code.
 func diff(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("loadgen diff", flag.ContinueOnError)
-	jsonFile := fs.String("json", "", "write the comparison to this `file`")
+	out := outputFile{flag: "json"}
+	cli.FileVar(fs, &out.path, "json", "write the comparison to this `file`")
 	err := cli.Parse(fs, args, diffSynopsis, stdout)
 	switch {
 	case errors.Is(err, cli.ErrDone):
@@ -50,7 +51,6 @@ func diff(args []string, stdout, stderr io.Writer) int {
 			return cli.Fail(stderr, "loadgen", cli.ExitFailure, err)
 		}
 	}
-	out := outputFile{"json", *jsonFile}
 	for _, set := range sets {
 		if err := out.overwrites(pathsOf(set)); err != nil {
 			return cli.Fail(stderr, "loadgen", cli.ExitUsage, err)

@@ -66,12 +66,12 @@ func newCommandLine(name string) *commandLine {
 	c.plan = plan.Register(c.fs)
 	o := &c.options
 	o.sharding.addFlags(c.fs, c.plan.Shard())
-	c.fs.StringVar(&o.json, "json", "", "write the result to this `file`")
-	c.fs.StringVar(&o.hlog, "hlog", "", "write the HdrHistogram interval log to this `file`")
-	c.fs.StringVar(&o.hgrm, "hgrm", "", "write the percentile distribution to this `file`, of {endpoint} and {part} (all, ok, failed) in its name")
-	c.fs.StringVar(&o.perSecond, "per-second", "", "write a row for every second and endpoint to this CSV `file`")
+	cli.FileVar(c.fs, &o.json, "json", "write the result to this `file`")
+	cli.FileVar(c.fs, &o.hlog, "hlog", "write the HdrHistogram interval log to this `file`")
+	cli.FileVar(c.fs, &o.hgrm, "hgrm", "write the percentile distribution to this `file`, of {endpoint} and {part} (all, ok, failed) in its name")
+	cli.FileVar(c.fs, &o.perSecond, "per-second", "write a row for every second and endpoint to this CSV `file`")
 	c.fs.BoolVar(&o.quiet, "quiet", false, "show no progress on stderr")
-	c.fs.StringVar(&o.requests, "requests", "", "write a row for every arrival to this CSV `file`")
+	cli.FileVar(c.fs, &o.requests, "requests", "write a row for every arrival to this CSV `file`")
 	c.fs.Func("metrics", "serve Prometheus metrics at this `address` while it runs; on loopback unless it has a host", func(s string) (err error) {
 		o.metrics, err = metrics.ParseAddress(s)
 		return err

@@ -31,7 +31,8 @@ not met.`
 func report(args []string, stdout, stderr io.Writer) int {
 	var all []threshold.Threshold
 	fs := flag.NewFlagSet("loadgen report", flag.ContinueOnError)
-	jsonFile := fs.String("json", "", "write the merged result to this `file`")
+	out := outputFile{flag: "json"}
+	cli.FileVar(fs, &out.path, "json", "write the merged result to this `file`")
 	expected := fs.Int("expect", 0, "how many results there must be; another number is incomplete (default: as many as are given)")
 	threshold.AddFlag(fs, &all)
 	err := cli.Parse(fs, args, reportSynopsis, stdout)
@@ -54,7 +55,6 @@ func report(args []string, stdout, stderr io.Writer) int {
 		}
 		paths = append(paths, found...)
 	}
-	out := outputFile{"json", *jsonFile}
 	if err := out.overwrites(paths); err != nil {
 		return cli.Fail(stderr, "loadgen", cli.ExitUsage, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"chokepoint/internal/cli"
 	"chokepoint/internal/load/arrival"
 	"chokepoint/internal/load/claim"
 )
@@ -33,7 +34,7 @@ func (s *sharding) addFlags(fs *flag.FlagSet, shard *arrival.Shard) {
 		*shard, err = arrival.ParseShard(text)
 		return err
 	})
-	fs.StringVar(&s.folder, "claim", "", "claim a part for -shard auto/n in this `folder`, which all generators see")
+	cli.FileVar(fs, &s.folder, "claim", "claim a part for -shard auto/n in this `folder`, which all generators see")
 }
 
 // checkSharding refuses what does not go together.

@@ -52,13 +52,14 @@ func ParseGrouped(fs *flag.FlagSet, args []string, synopsis string, groups []Gro
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	version := fs.Bool("version", false, "print the version and exit")
-	config := fs.String("config", "", "`file` of settings, a flag name and its value a line")
+	var config string
+	FileVar(fs, &config, "config", "`file` of settings, a flag name and its value a line")
 	err := fs.Parse(args)
 	if err == nil {
 		err = readEnvironment(fs)
 	}
-	if err == nil && *config != "" {
-		err = readSettings(fs, *config)
+	if err == nil && config != "" {
+		err = readSettings(fs, config)
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):

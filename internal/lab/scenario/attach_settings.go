@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"chokepoint/internal/cli"
 	"chokepoint/internal/evidence/dumps"
 	"chokepoint/internal/lab/scrape"
 	"chokepoint/internal/rate"
@@ -121,7 +122,8 @@ func (s *AttachSettings) Bind(fs *flag.FlagSet) {
 	fs.DurationVar(&s.BaselineDuration, "baseline-duration", 10*time.Second, "how long the protected endpoint is measured before the load, alone")
 	fs.Func("baseline-rate", "the `rate` of that (default: its mean rate in the plan)", s.BaselineRate.Set)
 	fs.DurationVar(&s.RecoveryWait, "recovery-wait", 45*time.Second, "how long to watch for recovery after the load")
-	fs.StringVar(&s.ResultsDir, "results", "results", "`folder` of the results")
+	s.ResultsDir = "results"
+	cli.FileVar(fs, &s.ResultsDir, "results", "`folder` of the results")
 	fs.StringVar(&s.BinDir, "bin-dir", "", "`folder` of loadgen (default: beside this program)")
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"chokepoint/internal/adminapi"
+	"chokepoint/internal/cli"
 	"chokepoint/internal/delay"
 	"chokepoint/internal/evidence/queueing"
 	"chokepoint/internal/profile"
@@ -148,7 +149,8 @@ func (s *Settings) Bind(fs *flag.FlagSet) {
 	fs.StringVar(&s.ToxiproxyURL, "toxiproxy", "", "API `URL` of a Toxiproxy that adds the delay in front of the stub")
 	fs.StringVar(&s.Runtime, "runtime", "native", "native or compose")
 	fs.StringVar(&s.ComposeFile, "compose-file", "", "the compose `file` of -runtime compose (default: the repository's docker-compose.yml)")
-	fs.StringVar(&s.ResultsDir, "results", "results", "`folder` of the results")
+	s.ResultsDir = "results"
+	cli.FileVar(fs, &s.ResultsDir, "results", "`folder` of the results")
 	fs.StringVar(&s.BinDir, "bin-dir", "", "`folder` of the programs (default: beside this one)")
 }
 

@@ -147,7 +147,7 @@ func (f *Flags) number(to *int, name, usage string) {
 func (f *Flags) addLoad() {
 	c := &f.config
 	c.Duration, c.MaxLag = 10*time.Second, engine.DefaultMaxLag
-	f.fs.StringVar(&f.file, flagPlan, "", "read the plan from this YAML `file`; a flag wins over it")
+	cli.FileVar(f.fs, &f.file, flagPlan, "read the plan from this YAML `file`; a flag wins over it")
 	f.duration(&c.Duration, flagDuration, "the load window takes this `duration`")
 	f.number(&f.count, flagCount, "send exactly `N` requests: the window is N / rate")
 	f.fs.StringVar(&f.arrivals, flagArrivals, string(engine.Constant), "a `pattern`: poisson, "+arrival.PatternSyntax)
@@ -219,9 +219,9 @@ func (f *Flags) addConnections() {
 	c := &f.config.Connections
 	f.keepAlive = true
 	f.boolean(&c.Insecure, flagInsecure, "do not verify the server's certificate")
-	f.fs.StringVar(&f.cacert, flagCACert, "", "verify it with the authorities of this PEM `file` alone")
-	f.fs.StringVar(&f.cert, flagCert, "", "client certificate, a PEM `file`")
-	f.fs.StringVar(&f.key, flagKey, "", "its key, a PEM `file` (default: that of -cert)")
+	cli.FileVar(f.fs, &f.cacert, flagCACert, "verify it with the authorities of this PEM `file` alone")
+	cli.FileVar(f.fs, &f.cert, flagCert, "client certificate, a PEM `file`")
+	cli.FileVar(f.fs, &f.key, flagKey, "its key, a PEM `file` (default: that of -cert)")
 	f.fs.StringVar(&c.ServerName, "server-name", "", "ask for and verify this `name` with TLS (default: the URL's host)")
 	f.fs.Func("connect-to", "connect elsewhere by this `rule`, HOST1:PORT1:HOST2:PORT2; repeat it for more", func(s string) error {
 		r, err := engine.ParseConnectTo(s)
