@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"chokepoint/internal/cli"
 	"chokepoint/internal/evidence/live"
 )
 
@@ -141,6 +144,30 @@ func TestLiveFlags(t *testing.T) {
 		err := tc.flags.validate()
 		if (err == nil) != (tc.want == "") || err != nil && !strings.HasPrefix(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, want %q", tc.flags, err, tc.want)
+		}
+	}
+}
+
+// What is wrong with the address is said before anything is started.
+func TestLiveAddressIsRefused(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	results := "-results=" + filepath.Join(t.TempDir(), "results")
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"run", "exhaustion", "-live-addr=127.0.0.1:0", results}, cli.ExitUsage, "lab: -live-addr is the address of the page of -live"},
+		{[]string{"compare", "exhaustion", "-live", "-live-addr=0.0.0.0:0", results}, cli.ExitUsage, `lab: -live-addr "0.0.0.0:0": want a loopback address`},
+		{[]string{"run", "exhaustion", "-live", "-live-addr=" + taken.Addr().String(), results}, cli.ExitFailure, "lab: -live-addr: cannot listen on " + taken.Addr().String()},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), tc.args, &stdout, &stderr); code != tc.code || strings.Count(stderr.String(), "\n") != 1 || !strings.HasPrefix(stderr.String(), tc.want) {
+			t.Errorf("lab %s: exit %d, %q; want %d, %q", strings.Join(tc.args, " "), code, &stderr, tc.code, tc.want)
 		}
 	}
 }

@@ -57,19 +57,24 @@ func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (
 func withLab(ctx context.Context, resultsDir string, shown liveFlags, runs int, stderr io.Writer, do func(*lab.Lab) (int, error)) (int, error) {
 	out := &output{stderr: stderr, started: time.Now()}
 	defer out.announceStop(ctx)()
+	// First: an address in use is the cheapest thing to be wrong.
+	show, closeShow, err := shown.open(ctx, runs, out)
+	if err != nil {
+		return cli.ExitFailure, err
+	}
+	code, err := openLab(ctx, resultsDir, show, out, do)
+	closeShow(err)
+	return code, err
+}
+
+func openLab(ctx context.Context, resultsDir string, show *lab.Show, out *output, do func(*lab.Lab) (int, error)) (int, error) {
 	l, err := lab.Open(ctx, resultsDir, out.progress)
 	if err != nil {
 		return cli.ExitFailure, err
 	}
 	defer l.Close()
-	show, closeShow, err := shown.open(ctx, runs, out)
-	if err != nil {
-		return cli.ExitFailure, err
-	}
 	l.Watch(show)
-	code, err := do(l)
-	closeShow(err)
-	return code, err
+	return do(l)
 }
 
 // failureCode is the exit code of a command that has no result.

@@ -26,7 +26,7 @@ func OpenShow(ctx context.Context, address string, runs int) (*Show, error) {
 	view := live.NewView(runs)
 	server, err := live.Listen(ctx, address, view)
 	if err != nil {
-		return nil, fmt.Errorf("-live-addr %w", err)
+		return nil, fmt.Errorf("-live-addr: %w", err)
 	}
 	return &Show{live: view, server: server}, nil
 }
