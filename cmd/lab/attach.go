@@ -60,7 +60,7 @@ func attach(ctx context.Context, args []string, stdout, stderr io.Writer) (int, 
 	if err != nil {
 		return cli.ExitUsage, fmt.Errorf("%w (lab attach -h lists the flags)", err)
 	}
-	return withLab(ctx, s.ResultsDir, liveFlags{}, 1, stderr, func(l *lab.Lab) (int, error) {
+	return withLab(ctx, s.ResultsDir, liveFlags{}, 1, stdout, stderr, func(l *lab.Lab, stdout io.Writer) (int, error) {
 		dir, summary, err := l.Attach(ctx, s)
 		if usage := (*scenario.UsageError)(nil); errors.As(err, &usage) {
 			return cli.ExitUsage, err

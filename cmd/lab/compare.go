@@ -94,7 +94,7 @@ func compareProfiles(ctx context.Context, args []string, stdout, stderr io.Write
 	if err != nil {
 		return cli.ExitUsage, err
 	}
-	return withLab(ctx, f.settings.ResultsDir, f.shown, f.rounds*len(settings), stderr, func(l *lab.Lab) (int, error) {
+	return withLab(ctx, f.settings.ResultsDir, f.shown, f.rounds*len(settings), stdout, stderr, func(l *lab.Lab, stdout io.Writer) (int, error) {
 		dir, comparison, err := l.Compare(ctx, settings, f.rounds)
 		if dir == "" {
 			return failureCode(ctx), err

@@ -55,8 +55,8 @@ func (f *liveFlags) open(ctx context.Context, runs int, out *output) (show *lab.
 		return nil, nil, err
 	}
 	out.progress("live view: %s", show.URL())
-	stopDrawing := out.draw(show.View())
-	return show, func(failure error) { stopDrawing(); show.Close(failure) }, nil
+	out.draw(show.View())
+	return show, func(failure error) { out.stopDrawing(); show.Close(failure) }, nil
 }
 
 const (
@@ -74,6 +74,25 @@ type output struct {
 
 	mu    sync.Mutex
 	block []string // the lines of the block that stand there
+
+	stopDrawing func() // removes the block for good; does nothing where there is none
+}
+
+// newOutput is that of a command without a block.
+func newOutput(stderr io.Writer) *output {
+	return &output{stderr: stderr, started: time.Now(), stopDrawing: func() {}}
+}
+
+// afterBlock is a stdout on which nothing appears before the block has gone: both may
+// be the same terminal.
+type afterBlock struct {
+	out    *output
+	stdout io.Writer
+}
+
+func (a *afterBlock) Write(p []byte) (int, error) {
+	a.out.stopDrawing()
+	return a.stdout.Write(p)
 }
 
 // announceStop tells the user, once ctx is done, that the signal has arrived.
@@ -105,12 +124,12 @@ func (o *output) show(text string, block []string) {
 	io.WriteString(o.stderr, b.String())
 }
 
-// draw keeps drawing the view where stderr is a terminal that can, until stop is
-// called. Elsewhere the lines of the progress are all there is.
-func (o *output) draw(view *live.View) (stop func()) {
+// draw keeps drawing the view where stderr is a terminal that can, until stopDrawing
+// is called. Elsewhere the lines of the progress are all there is.
+func (o *output) draw(view *live.View) {
 	f, ok := o.stderr.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
-		return func() {}
+		return
 	}
 	colour := os.Getenv("NO_COLOR") == ""
 	done := make(chan struct{})
@@ -138,5 +157,5 @@ func (o *output) draw(view *live.View) (stop func()) {
 			}
 		}
 	})
-	return func() { close(done); drawing.Wait() }
+	o.stopDrawing = sync.OnceFunc(func() { close(done); drawing.Wait() })
 }

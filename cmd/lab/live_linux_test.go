@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -55,7 +54,7 @@ func terminal(t *testing.T, text string) []string {
 // The block stays below the lines of the progress, in its place, and goes at the end.
 func TestTheBlockStaysBelowTheProgress(t *testing.T) {
 	var stderr bytes.Buffer
-	o := &output{stderr: &stderr, started: time.Now()}
+	o := newOutput(&stderr)
 	o.progress("first")
 	o.show("", []string{"a", "b"})
 	o.show("", []string{"a", "b", "c"})
@@ -114,18 +113,23 @@ func TestTheViewIsDrawnOnATerminal(t *testing.T) {
 		var reading sync.WaitGroup
 		var written bytes.Buffer
 		reading.Go(func() { written.ReadFrom(master) }) // until the slave is closed
-		o := &output{stderr: slave, started: time.Now()}
-		o.draw(view)()
+		o := newOutput(slave)
+		o.draw(view)
+		fmt.Fprint(&afterBlock{o, slave}, "the verdict")
 		slave.Close()
 		reading.Wait()
 		master.Close()
+		if shown := terminal(t, written.String()); tc.want != "" && !slices.Equal(shown, []string{"the verdict"}) {
+			t.Errorf("in the end the terminal shows %q", shown)
+		}
 		if got := written.String(); !strings.Contains(got, tc.want) || strings.Contains(got, tc.not) {
 			t.Errorf("NO_COLOR=%q TERM=%q: %q; want %q and not %q", tc.noColour, tc.term, got, tc.want, tc.not)
 		}
 	}
 	var plain bytes.Buffer
-	o := &output{stderr: &plain}
-	o.draw(view)()
+	o := newOutput(&plain)
+	o.draw(view)
+	o.stopDrawing()
 	if plain.Len() > 0 {
 		t.Errorf("where nothing can be drawn: %q", &plain)
 	}

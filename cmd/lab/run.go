@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"chokepoint/internal/cli"
 	"chokepoint/internal/lab"
@@ -41,7 +40,7 @@ func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (
 	if err := shown.validate(); err != nil {
 		return cli.ExitUsage, err
 	}
-	return withLab(ctx, s.ResultsDir, shown, 1, stderr, func(l *lab.Lab) (int, error) {
+	return withLab(ctx, s.ResultsDir, shown, 1, stdout, stderr, func(l *lab.Lab, stdout io.Writer) (int, error) {
 		dir, summary, err := l.Exhaustion(ctx, s, 1)
 		if err != nil {
 			return failureCode(ctx), err
@@ -53,16 +52,17 @@ func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (
 	})
 }
 
-// withLab opens a lab for what do does with it, which is so many runs.
-func withLab(ctx context.Context, resultsDir string, shown liveFlags, runs int, stderr io.Writer, do func(*lab.Lab) (int, error)) (int, error) {
-	out := &output{stderr: stderr, started: time.Now()}
+// withLab opens a lab for what do does with it, which is so many runs. What do prints
+// goes to the stdout that it is given.
+func withLab(ctx context.Context, resultsDir string, shown liveFlags, runs int, stdout, stderr io.Writer, do func(*lab.Lab, io.Writer) (int, error)) (int, error) {
+	out := newOutput(stderr)
 	defer out.announceStop(ctx)()
 	// First: an address in use is the cheapest thing to be wrong.
 	show, closeShow, err := shown.open(ctx, runs, out)
 	if err != nil {
 		return cli.ExitFailure, err
 	}
-	code, err := openLab(ctx, resultsDir, show, out, do)
+	code, err := openLab(ctx, resultsDir, show, out, func(l *lab.Lab) (int, error) { return do(l, &afterBlock{out, stdout}) })
 	closeShow(err)
 	return code, err
 }

@@ -135,7 +135,7 @@ func chooseSize(ctx context.Context, args []string, stdout, stderr io.Writer) (i
 
 // validateSize makes the runs and adds them to the advice.
 func (f *sizeFlags) validateSize(ctx context.Context, advice *sizing.Advice, stderr io.Writer) (int, error) {
-	return withLab(ctx, f.results, f.shown, 2*len(advice.Neighbours()), stderr, func(l *lab.Lab) (int, error) {
+	return withLab(ctx, f.results, f.shown, 2*len(advice.Neighbours()), io.Discard, stderr, func(l *lab.Lab, _ io.Writer) (int, error) {
 		if err := lab.KeepLatency(&f.question.Latency, f.results); err != nil {
 			return cli.ExitFailure, err
 		}
