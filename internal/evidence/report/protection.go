@@ -120,7 +120,6 @@ func (f protection) sentences() (does, not []string) {
 	say(f.queued == 0, "keep the queue for a worker empty", fmt.Sprintf("keep the queue empty: %s waited for a worker at most", decimal(f.queued)))
 	say(f.upstreamFailed < 0.5, fmt.Sprintf("answer /%s: %s of it succeeded", upstreamEndpoint, percent(1-f.upstreamFailed)),
 		fmt.Sprintf("answer /%s: %s of it failed", upstreamEndpoint, percent(f.upstreamFailed)))
-	freed := f.recovered && f.delay > 0
-	say(freed, "free the pool by itself: "+f.free()+" after the load", "free the pool: "+f.free()+" after the load")
+	say(f.recovered, "free the pool by itself: "+f.free()+" after the load", "free the pool: "+f.free()+" after the load")
 	return does, not
 }
