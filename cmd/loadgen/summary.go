@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -20,7 +21,11 @@ func runHeading(plan engine.Config, l result.Load) string {
 	if l.Shard != nil {
 		part = fmt.Sprintf("shard %d of %d (they count from 0): ", l.Shard.Index, l.Shard.Of)
 	}
-	what := fmt.Sprintf("%s arrivals", plan.Arrivals)
+	window := plan.Duration.String()
+	if l.OfferedS < l.WindowS {
+		window = fmt.Sprintf("%.1f s of %v", l.OfferedS, plan.Duration)
+	}
+	what := fmt.Sprintf("%s arrivals", l.Arrivals)
 	if plan.Closed > 0 {
 		what = fmt.Sprintf("a closed model with %d workers", plan.Closed)
 	}
@@ -31,8 +36,8 @@ func runHeading(plan engine.Config, l result.Load) string {
 	if s := l.Saturation; s != nil && s.Seconds > 0 {
 		busy = fmt.Sprintf(", its pacing thread at most %.0f %% of one in a second", s.PacerPercentMax)
 	}
-	return fmt.Sprintf("%s%v of %s, the last answer after %.1f s; the generator used %.2f s of CPU%s",
-		part, plan.Duration, what, l.ElapsedS, l.Generator.CPUSeconds, busy)
+	return fmt.Sprintf("%s%s of %s, the last answer after %.1f s; the generator used %.2f s of CPU%s",
+		part, window, what, l.ElapsedS, l.Generator.CPUSeconds, busy)
 }
 
 // endpointNames are the endpoints in the order of the plan.
@@ -59,9 +64,10 @@ func printSummary(w io.Writer, heading string, names []string, l result.Load) {
 		fmt.Fprintln(w, "  - warning:", warning)
 	}
 	printThresholds(w, l.Thresholds)
-	fmt.Fprintf(w, "\n%s\n\n", heading)
-
-	printOutcomes(w, names, l.Endpoints)
+	fmt.Fprintf(w, "\n%s\n", heading)
+	printTargets(w, names, l.Endpoints)
+	fmt.Fprintln(w)
+	printOutcomes(w, names, l)
 	fmt.Fprintln(w)
 	printTimes(w, names, l.Endpoints)
 	var lines []string
@@ -76,9 +82,28 @@ func printSummary(w io.Writer, heading string, names []string, l result.Load) {
 	}
 }
 
+// printTargets says what was sent, and where to, in a line an endpoint. A result that
+// does not know it has none.
+func printTargets(w io.Writer, names []string, endpoints map[string]result.Endpoint) {
+	table := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
+	for _, name := range names {
+		e := endpoints[name]
+		if e.Method == "" && e.URL == "" {
+			continue
+		}
+		with := ""
+		if len(e.Headers) > 0 {
+			with = " with " + strings.Join(e.Headers, ", ")
+		}
+		fmt.Fprintf(table, "%s:\t%s\n", name, printable(cmp.Or(e.Method, "(several methods)")+" "+cmp.Or(e.URL, "(several URLs)")+with))
+	}
+	table.Flush()
+}
+
 // printOutcomes is a table of what became of the arrivals. Outcomes that no
 // endpoint has are left out; drops are always there.
-func printOutcomes(w io.Writer, names []string, endpoints map[string]result.Endpoint) {
+func printOutcomes(w io.Writer, names []string, l result.Load) {
+	endpoints := l.Endpoints
 	columns := []struct {
 		title string
 		of    func(result.Endpoint) int
@@ -98,6 +123,9 @@ func printOutcomes(w io.Writer, names []string, endpoints map[string]result.Endp
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	header, rows := "endpoint", slices.Clone(names)
 	for _, column := range columns {
+		if column.title == "planned" && l.Model == result.ModelClosed {
+			continue
+		}
 		if column.ifAny && !slices.ContainsFunc(names, func(name string) bool { return column.of(endpoints[name]) > 0 }) {
 			continue
 		}
@@ -106,12 +134,26 @@ func printOutcomes(w io.Writer, names []string, endpoints map[string]result.Endp
 			rows[i] += fmt.Sprintf("\t%d", column.of(endpoints[name]))
 		}
 	}
-	fmt.Fprintf(table, "%s\tfailed\trate\t\n", header)
+	fmt.Fprintf(table, "%s\tfailed\trate\treceived\treceived/s\t\n", header)
 	for i, name := range names {
 		e := endpoints[name]
-		fmt.Fprintf(table, "%s\t%.1f %%\t%.2f/s\t\n", rows[i], 100*e.FailedRatio, e.AchievedRate)
+		fmt.Fprintf(table, "%s\t%.1f %%\t%.2f/s\t%s\t%s\t\n", rows[i], 100*e.FailedRatio, e.AchievedRate,
+			byteSize(float64(e.ReceivedBytes)), byteSize(e.ReceivedRate))
 	}
 	table.Flush()
+}
+
+// byteSize is a number of bytes with a decimal unit.
+func byteSize(n float64) string {
+	units := []string{"kB", "MB", "GB", "TB", "PB"}
+	if n < 999.5 {
+		return fmt.Sprintf("%.0f B", n)
+	}
+	unit := 0
+	for n /= 1000; n >= 999.95 && unit < len(units)-1; n /= 1000 {
+		unit++
+	}
+	return fmt.Sprintf("%.1f %s", n, units[unit])
 }
 
 func printThresholds(w io.Writer, all []result.Threshold) {

@@ -55,10 +55,10 @@ func answered(ok, timeouts int) result.Endpoint {
 }
 
 func TestSummary(t *testing.T) {
-	plan := engine.Config{Duration: 30 * time.Second, Arrivals: engine.Constant, Endpoints: []engine.Endpoint{{Name: "fast"}, {Name: "upstream"}}}
+	plan := engine.Config{Duration: 30 * time.Second, Endpoints: []engine.Endpoint{{Name: "fast"}, {Name: "upstream"}}}
 	load := func(fast, upstream result.Endpoint) result.Load {
 		return result.Load{
-			WindowS: 30, ElapsedS: 60.04, Generator: result.Child{CPUSeconds: 1.234},
+			WindowS: 30, OfferedS: 30, ElapsedS: 60.04, Arrivals: "constant", Model: result.ModelOpen, Generator: result.Child{CPUSeconds: 1.234},
 			Validity:  result.Validity{Valid: true, Reasons: []string{}},
 			Endpoints: map[string]result.Endpoint{"fast": fast, "upstream": upstream},
 		}
@@ -67,7 +67,25 @@ func TestSummary(t *testing.T) {
 		name string
 		load func() result.Load
 	}{
-		{"good", func() result.Load { return load(answered(1200, 0), answered(600, 0)) }},
+		{"good", func() result.Load {
+			l := load(answered(1200, 0), answered(600, 0))
+			l.Arrivals = "ramp:10/s..70/s"
+			fast := l.Endpoints["fast"]
+			fast.Method, fast.URL, fast.Headers = "GET", "http://***@127.0.0.1:8080/fast", []string{"Accept", "Authorization"}
+			fast.ReceivedBytes, fast.ReceivedRate = 1_234_567, 20_562.4
+			l.Endpoints["fast"] = fast
+			upstream := l.Endpoints["upstream"]
+			upstream.Method, upstream.ReceivedBytes = "POST", 999 // merged of two URLs
+			l.Endpoints["upstream"] = upstream
+			return l
+		}},
+		{"closed", func() result.Load {
+			fast := answered(600, 0)
+			fast.Planned, fast.Lag = 0, result.Percentiles{}
+			l := load(fast, fast)
+			l.Model, l.Arrivals = result.ModelClosed, ""
+			return l
+		}},
 		{"failures", func() result.Load {
 			l := load(answered(400, 800), answered(0, 600))
 			got := 30000.
@@ -89,8 +107,9 @@ func TestSummary(t *testing.T) {
 		}},
 		{"nothing", func() result.Load {
 			// Stopped before anything was answered.
-			fast := result.Endpoint{Planned: 1200, Scheduled: 3, Started: 3, Interrupted: 3, FailedRatio: 1, AchievedRate: 0.1, Lag: percentiles(3, time.Millisecond, time.Millisecond)}
+			fast := result.Endpoint{Planned: 1200, Scheduled: 3, Started: 3, Interrupted: 3, FailedRatio: 1, AchievedRate: 40, Lag: percentiles(3, time.Millisecond, time.Millisecond)}
 			l := load(fast, result.Endpoint{Planned: 600})
+			l.OfferedS = 0.075
 			l.Validity = result.Validity{Reasons: []string{"stopped early: 3 of 1800 arrivals had fallen due"}}
 			l.Saturation = &result.Saturation{}
 			return l
@@ -99,6 +118,10 @@ func TestSummary(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var text bytes.Buffer
 			l := test.load()
+			plan := plan
+			if l.Model == result.ModelClosed {
+				plan.Closed = 10
+			}
 			printSummary(&text, runHeading(plan, l), endpointNames(plan), l)
 			golden := filepath.Join("testdata", "summary", test.name+".txt")
 			if *update {
@@ -119,6 +142,16 @@ func TestSummary(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestByteSizes(t *testing.T) {
+	for n, want := range map[float64]string{
+		0: "0 B", 999: "999 B", 999.6: "1.0 kB", 1000: "1.0 kB", 999_949: "999.9 kB", 999_950: "1.0 MB", 12_345_678: "12.3 MB", 5e12: "5.0 TB", 5e18: "5000.0 PB",
+	} {
+		if got := byteSize(n); got != want {
+			t.Errorf("%v is %q, want %q", n, got, want)
+		}
 	}
 }
 

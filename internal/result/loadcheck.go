@@ -19,7 +19,7 @@ func (l Load) check() error {
 		return fmt.Errorf("it is valid, with a reason against it: %.100q", l.Validity.Reasons[0])
 	}
 	if err := notNegative("",
-		number{"window_s", l.WindowS}, number{"elapsed_s", l.ElapsedS},
+		number{"window_s", l.WindowS}, number{"offered_s", l.OfferedS}, number{"elapsed_s", l.ElapsedS},
 		number{"generator.cpu_seconds", l.Generator.CPUSeconds}, number{"generator.run_queue_wait_ms", l.Generator.RunQueueWaitMS},
 	); err != nil {
 		return err
@@ -50,6 +50,7 @@ func (e Endpoint) check(prefix string) error {
 		{"transport_error", float64(e.TransportError)}, {"interrupted", float64(e.Interrupted)},
 		{"workers", float64(e.Workers)}, {"client_timeout_ms", e.ClientTimeoutMS},
 		{"target_rate", e.TargetRate}, {"achieved_rate", e.AchievedRate},
+		{"received_bytes", float64(e.ReceivedBytes)}, {"received_bytes_per_s", e.ReceivedRate},
 		{"failed_ratio", e.FailedRatio}, {"completed_failed_ratio", e.CompletedFailedRatio},
 	}
 	for _, counts := range []struct {

@@ -137,6 +137,7 @@ type Check struct {
 //	scheduled = started + dropped
 //	started   = ok + http_error + timeout + connect_error + transport_error + interrupted
 type Endpoint struct {
+	// Planned is 0 of a closed model, which plans nothing.
 	Planned        int `json:"planned"`
 	Scheduled      int `json:"scheduled"`
 	Dropped        int `json:"dropped"`
@@ -159,9 +160,21 @@ type Endpoint struct {
 	CompletedFailedRatio float64        `json:"completed_failed_ratio"`
 	Status               map[string]int `json:"status"`
 	TargetRate           float64        `json:"target_rate"`
-	AchievedRate         float64        `json:"achieved_rate"`
-	Workers              int            `json:"workers"`
-	ClientTimeoutMS      float64        `json:"client_timeout_ms"`
+	// AchievedRate is started / Load.OfferedS, per second.
+	AchievedRate float64 `json:"achieved_rate"`
+	// ReceivedBytes is the HTTP of all answers, head and body, also of those that were
+	// cut off; without what TLS and TCP add. ReceivedRate is that by the second, until
+	// the last answer.
+	ReceivedBytes   int64   `json:"received_bytes"`
+	ReceivedRate    float64 `json:"received_bytes_per_s"`
+	Workers         int     `json:"workers"`
+	ClientTimeoutMS float64 `json:"client_timeout_ms"`
+	// Method, URL (without credentials) and Headers (the names of the header fields
+	// that were asked for) say what was sent; empty where several results were merged
+	// that differ in it.
+	Method  string   `json:"method,omitempty"`
+	URL     string   `json:"url,omitempty"`
+	Headers []string `json:"headers,omitempty"`
 	// Address is the IP address and port that the requests went to; empty where
 	// several results were merged whose requests went to different ones.
 	Address        string      `json:"address,omitempty"`
@@ -378,15 +391,21 @@ const (
 
 // Load is load.json, what loadgen -json writes.
 type Load struct {
-	Schema    string              `json:"schema"`
-	StartedAt time.Time           `json:"started_at"` // the moment of due time 0
-	WindowS   float64             `json:"window_s"`   // real seconds of the load window
-	ElapsedS  float64             `json:"elapsed_s"`  // real seconds until the last answer
-	Phase     string              `json:"phase"`
-	Seed      uint64              `json:"seed"`
-	Engine    string              `json:"engine,omitempty"` // which of the generator's engines played the plan
-	Loops     int                 `json:"loops,omitempty"`  // threads of the engine "loop"
-	Model     string              `json:"model,omitempty"`  // ModelOpen or ModelClosed; files without it are open
+	Schema    string    `json:"schema"`
+	StartedAt time.Time `json:"started_at"` // the moment of due time 0
+	WindowS   float64   `json:"window_s"`   // real seconds of the load window
+	// OfferedS is how much of the window was offered: all of it, unless the run was
+	// stopped early. Files from before it have 0.
+	OfferedS float64 `json:"offered_s"`
+	ElapsedS float64 `json:"elapsed_s"` // real seconds until the last answer
+	Phase    string  `json:"phase"`
+	Seed     uint64  `json:"seed"`
+	Engine   string  `json:"engine,omitempty"` // which of the generator's engines played the plan
+	Loops    int     `json:"loops,omitempty"`  // threads of the engine "loop"
+	Model    string  `json:"model,omitempty"`  // ModelOpen or ModelClosed; files without it are open
+	// Arrivals is when requests were to be sent, as a plan writes it: "constant",
+	// "ramp:10/s..100/s". Empty of a closed model.
+	Arrivals  string              `json:"arrivals,omitempty"`
 	Validity  Validity            `json:"validity"`
 	Endpoints map[string]Endpoint `json:"endpoints"`
 	// Drops lists, for each endpoint, how many arrivals were dropped in each real

@@ -123,7 +123,7 @@ func (o outcome) with(outcome ledger.Outcome) int {
 func (o outcome) checkIdentities(t *testing.T, planned int, seen *ids) {
 	t.Helper()
 	e := o.endpoint()
-	account, err := ledger.Of(e)
+	account, err := ledger.Of(e, result.ModelOpen)
 	if err == nil {
 		err = account.Check()
 	}

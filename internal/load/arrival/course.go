@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"math/big"
+	"strings"
 	"time"
 
 	"chokepoint/internal/rate"
@@ -88,6 +89,22 @@ func ceil(r *big.Rat) int {
 	up := new(big.Int).Add(r.Num(), r.Denom())
 	up.Sub(up, big.NewInt(1))
 	return int(up.Quo(up, r.Denom()).Int64())
+}
+
+// String implements Pattern.
+func (c *Course) String() string {
+	var legs []string
+	for _, l := range c.legs {
+		text := l.From.String()
+		if l.To != l.From || c.kind == KindRamp {
+			text += ".." + l.To.String()
+		}
+		if c.kind == KindSteps {
+			text += ":" + l.Length.String()
+		}
+		legs = append(legs, text)
+	}
+	return c.kind + ":" + strings.Join(legs, ",")
 }
 
 // Kind implements Pattern.

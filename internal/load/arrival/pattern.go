@@ -12,6 +12,8 @@ import (
 // Pattern is a plan of arrivals with a length of its own: a Course or a
 // Recording. Every Sequence of it starts anew.
 type Pattern interface {
+	// String is the pattern as ParsePattern reads it. A ramp does not say its length.
+	String() string
 	// Kind is the pattern's word: "ramp", "steps" or "replay".
 	Kind() string
 	// Length is the time that the pattern takes.

@@ -56,6 +56,21 @@ func TestCourseCountsTheIntegral(t *testing.T) {
 	}
 }
 
+func TestAPatternSaysWhatItWasReadFrom(t *testing.T) {
+	for _, text := range []string{"ramp:10/s..100/s", "ramp:20/s..20/s", "steps:100/s:30s,0/s..0.5/s:1m30s", "replay:" + filepath.Join("testdata", "none.csv")} {
+		if kind, file, _ := strings.Cut(text, ":"); kind == KindReplay {
+			r, err := ParseRecording(file, strings.NewReader("0.5\n"))
+			if err != nil || r.String() != text {
+				t.Errorf("%v of %s, error %v", r, text, err)
+			}
+			continue
+		}
+		if got := mustPattern(t, text, time.Minute).String(); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
 func TestCourseDueTimes(t *testing.T) {
 	// 0 to 2/s over 2 s: the integral t^2/2 reaches k at sqrt(2k).
 	want := []time.Duration{0, 1414213562, 2 * time.Second, 2500 * time.Millisecond}

@@ -33,6 +33,7 @@ const (
 
 // Recording is arrivals at recorded times.
 type Recording struct {
+	name string // of the file
 	// times by endpoint; under "" if the file does not tell endpoints apart.
 	times  map[string][]time.Duration
 	length time.Duration
@@ -63,7 +64,7 @@ func ParseRecording(name string, r io.Reader) (*Recording, error) {
 	rows.ReuseRecord = true
 	rows.TrimLeadingSpace = true
 	rows.Comment = '#'
-	rec := &Recording{times: map[string][]time.Duration{}}
+	rec := &Recording{name: name, times: map[string][]time.Duration{}}
 	var (
 		dueAt, endpointAt = -1, -1
 		perUnit           = time.Second
@@ -208,6 +209,9 @@ func (r *Recording) Most(endpoint string, stretch time.Duration) int {
 	}
 	return most
 }
+
+// String implements Pattern.
+func (r *Recording) String() string { return KindReplay + ":" + r.name }
 
 // Identify implements Pattern.
 func (r *Recording) Identify(w io.Writer) {

@@ -187,7 +187,7 @@ func Disbelief(l result.Load) string {
 		return cmp.Or(strings.Join(l.Validity.Reasons[:min(1, len(l.Validity.Reasons))], ""), "it does not say why")
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.Endpoints)) {
-		account, err := ledger.Of(l.Endpoints[name])
+		account, err := ledger.Of(l.Endpoints[name], l.Model)
 		if err == nil {
 			err = account.Check()
 		}

@@ -45,6 +45,6 @@ func workClosed(ctx context.Context, s stream, client Client, start time.Time, t
 	for due := time.Now(); due.Before(start.Add(s.until)) && ctx.Err() == nil; due = time.Now() {
 		index := s.tally.next()
 		x := client(index, due.Add(timeout))
-		s.tally.finish(job{index: index, due: x.Began.Sub(start)}, 0, x.Done.Sub(x.Began), x.Answer)
+		s.tally.finish(job{index: index, due: x.Began.Sub(start)}, 0, x.Done.Sub(x.Began), x.Received, x.Answer)
 	}
 }

@@ -28,7 +28,7 @@ func TestTheClosedModelSendsWhenTheLastRequestIsOver(t *testing.T) {
 			t.Errorf("fast %+v, upstream %+v, elapsed %v; want 300 and 12 ok, after 12 s", fast, upstream, r.Load.ElapsedS)
 		}
 		for _, e := range r.Load.Endpoints {
-			if e.Planned != e.Started || e.Scheduled != e.Started || e.Dropped != 0 || e.TargetRate != 0 || e.Lag.Count != 0 || e.Response != e.Service {
+			if e.Planned != 0 || e.Scheduled != e.Started || e.Dropped != 0 || e.TargetRate != 0 || e.Lag.Count != 0 || e.Response != e.Service {
 				t.Errorf("got %+v", e)
 			}
 		}
@@ -67,8 +67,8 @@ func TestTheClosedModelAgainstAServer(t *testing.T) {
 		c.Warmup = 300 * time.Millisecond
 		r := live(t, c)
 		e, w := r.Load.Endpoints["fast"], r.Load.Warmup.Endpoints["fast"]
-		if e.OK < 3 || e.Planned != e.OK || e.Scheduled != e.OK || e.Started != e.OK || e.Response.Count != int64(e.OK) {
-			t.Errorf("got %+v, want the same count of everything", e)
+		if e.OK < 3 || e.Planned != 0 || e.Scheduled != e.OK || e.Started != e.OK || e.Response.Count != int64(e.OK) {
+			t.Errorf("got %+v, want the same count of everything, and nothing planned", e)
 		}
 		if w.OK < 3 || w.Scheduled != w.OK || w.Failed != 0 {
 			t.Errorf("warm-up %+v", w)
@@ -92,7 +92,7 @@ func TestTheClosedModelWithoutAnAnswer(t *testing.T) {
 		c.Endpoints[0].Timeout = time.Hour
 		c.GracefulStop = new(time.Duration)
 		r := live(t, c)
-		if e := r.Load.Endpoints["fast"]; e.Planned != 3 || e.Started != 3 || e.Interrupted != 3 {
+		if e := r.Load.Endpoints["fast"]; e.Planned != 0 || e.Started != 3 || e.Interrupted != 3 {
 			t.Errorf("got %+v, want 3 interrupted", e)
 		}
 	})
@@ -150,9 +150,9 @@ func TestAClosedModelThatSentNothingIsInvalid(t *testing.T) {
 	} {
 		tl := newTally(c, 0)
 		for range tt.sent {
-			tl.finish(job{index: tl.next()}, 0, time.Millisecond, ledger.Answer{Outcome: ledger.OK, Status: 200})
+			tl.finish(job{index: tl.next()}, 0, time.Millisecond, 0, ledger.Answer{Outcome: ledger.OK, Status: 200})
 		}
-		load := result.Load{Endpoints: map[string]result.Endpoint{"fast": tl.endpoint(c.Endpoints[0], c.Duration)}}
+		load := result.Load{Endpoints: map[string]result.Endpoint{"fast": tl.endpoint(c.Endpoints[0], c.Duration, c.Duration)}}
 		v := judge(c, []*tally{tl}, load, tt.stopped)
 		if v.Valid != tt.valid || !tt.valid && (len(v.Reasons) != 1 || !strings.HasPrefix(v.Reasons[0], tt.want)) {
 			t.Errorf("%d sent, stopped %v: %+v, want %q", tt.sent, tt.stopped, v, tt.want)

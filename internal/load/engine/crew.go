@@ -64,7 +64,7 @@ func work(c *crew, w int, client Client, t *tally, start time.Time, timeout time
 	for j := range c.all[w] {
 		due := start.Add(j.due)
 		x := client(j.index, due.Add(timeout))
-		t.finish(j, x.Began.Sub(due), x.Done.Sub(x.Began), x.Answer)
+		t.finish(j, x.Began.Sub(due), x.Done.Sub(x.Began), x.Received, x.Answer)
 		c.release(w)
 	}
 }

@@ -93,6 +93,24 @@ type Request struct {
 	Answer   ledger.Answer
 }
 
+// offering watches ctx for a run whose due time 0 is start. The function that it
+// gives is called once, at the end, and says how much of the window was offered: all
+// of it, or what had passed when ctx ended.
+func (c Config) offering(ctx context.Context, start time.Time) func() time.Duration {
+	offered := c.Duration
+	noted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		offered = min(c.Duration, max(0, time.Since(start)))
+		close(noted)
+	})
+	return func() time.Duration {
+		if !stop() {
+			<-noted
+		}
+		return offered
+	}
+}
+
 // notice is the time between the last preparation and due time 0.
 const notice = 10 * time.Millisecond
 

@@ -293,8 +293,15 @@ func TestCancelAtAnyMomentLeavesABalancedReport(t *testing.T) {
 					t.Errorf("ended %v after the cancel, want at most %v", took-at, CancelGrace)
 				}
 				scheduled := 0
-				for _, e := range r.Load.Endpoints {
+				offered := min(c.Duration, max(0, at-notice)).Seconds()
+				if r.Load.OfferedS != offered {
+					t.Errorf("%v s of the window were offered, want %v", r.Load.OfferedS, offered)
+				}
+				for name, e := range r.Load.Endpoints {
 					scheduled += e.Scheduled
+					if want := float64(e.Started) / offered; offered > 0 && e.AchievedRate != want {
+						t.Errorf("%s: %v/s, want %v/s over the time that passed", name, e.AchievedRate, want)
+					}
 				}
 				if len(r.Requests) != scheduled {
 					t.Errorf("%d records of %d arrivals", len(r.Requests), scheduled)

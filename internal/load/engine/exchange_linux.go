@@ -73,7 +73,7 @@ func (l *loop) finish(i int32, ended time.Duration, answer ledger.Answer, keep b
 		l.hangUp(s)
 		l.slots.pushFirst(&lane.vacant, i)
 	}
-	lane.tally.finish(job{index: s.index, due: s.due}, s.began-s.due, ended-s.began, answer)
+	lane.tally.finish(job{index: s.index, due: s.due}, s.began-s.due, ended-s.began, s.reader.Received(), answer)
 }
 
 // hangUp closes the connection of s at once: the server sees a FIN, or an RST if

@@ -42,6 +42,8 @@ type Exchange struct {
 	Began  time.Time // just before the first connect or write call
 	Done   time.Time // the answer was complete, or given up
 	Answer ledger.Answer
+	// Received is how many bytes of HTTP came for it, whatever came of it.
+	Received int64
 }
 
 // Client performs one request at a time: that with the given index among its
@@ -94,6 +96,7 @@ func run(ctx context.Context, c Config, sender Sender, prepare func() wait) (*Re
 	ready.Wait()
 	start = c.startTime()
 	close(started)
+	offered := c.offering(ctx, start)
 	log := newIntervals(c, tallies, start)
 	if c.Closed == 0 {
 		pace(ctx, c, crews, streams, start, log.meter, prepare)
@@ -107,7 +110,7 @@ func run(ctx context.Context, c Config, sender Sender, prepare func() wait) (*Re
 	sender.Interrupt()
 	warmUp.Wait()
 	err := log.close()
-	r := report(c, tallies, start, last, log.meter, stopped)
+	r := report(c, tallies, start, last, offered(), log.meter, stopped)
 	reportWarmUp(c, streams, &r.Load)
 	return r, err
 }

@@ -143,6 +143,7 @@ func (c *client) do(index int, deadline time.Time) Exchange {
 	x := Exchange{Began: time.Now()}
 	conn, x.Answer = c.exchange(conn, index, x.Began, deadline)
 	x.Done = time.Now()
+	x.Received = c.reader.Received()
 	x.Answer = inTime(x.Answer, x.Done.Sub(x.Began), deadline.Sub(x.Began))
 
 	answered := x.Answer.Outcome.Answered()

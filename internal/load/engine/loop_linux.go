@@ -87,6 +87,7 @@ func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
 	}
 	start := e.c.startTime()
 	log := newIntervals(e.c, tallies, start)
+	offered := e.c.offering(ctx, start)
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(woken)
@@ -112,7 +113,7 @@ func (e *loopEngine) Run(ctx context.Context) (*Report, error) {
 		<-woken // or it might write to a descriptor that has been closed
 	}
 	err := log.close()
-	r := report(e.c, tallies, start, last, log.meter, ctx.Err() != nil)
+	r := report(e.c, tallies, start, last, offered(), log.meter, ctx.Err() != nil)
 	r.Load.Loops = len(loops)
 	reportWarmUp(e.c, streams, &r.Load)
 	for i, route := range e.routes {

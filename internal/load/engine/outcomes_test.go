@@ -54,6 +54,32 @@ func TestNoGoodAnswerTookLongerThanItsTimeout(t *testing.T) {
 	})
 }
 
+// TestTheBytesOfEveryAnswerAreCounted has a server that sends one answer whole and
+// one cut off, in turn.
+func TestTheBytesOfEveryAnswerAreCounted(t *testing.T) {
+	const cut = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"
+	withEachRun(t, func(t *testing.T, _ Kind, on func(*Config)) {
+		whole, broken := newPeer(t, write(okAnswer)), newPeer(t, writeAndClose(cut))
+		c := plan(Endpoint{Name: "whole", URL: strings.Replace(whole.url(), "//", "//me:secret@", 1), Rate: 100, Timeout: time.Minute, Header: []Field{{"X-Key", "secret"}, {"Accept", "a"}, {"Accept", "b"}}},
+			Endpoint{Name: "broken", URL: broken.url(), Rate: 100, Timeout: time.Minute, Method: "PUT"})
+		c.Duration, c.MaxLag = 100*time.Millisecond, time.Minute
+		on(&c)
+		l := live(t, c).Load
+		for name, want := range map[string]int64{"whole": 10 * int64(len(okAnswer)), "broken": 10 * int64(len(cut))} {
+			e := l.Endpoints[name]
+			if e.ReceivedBytes != want || e.ReceivedRate != float64(want)/l.ElapsedS {
+				t.Errorf("%s: %d bytes, %v a second for %v s; want %d", name, e.ReceivedBytes, e.ReceivedRate, l.ElapsedS, want)
+			}
+		}
+		sent := func(e result.Endpoint) []string { return append([]string{e.Method, e.URL}, e.Headers...) }
+		got := [][]string{sent(l.Endpoints["whole"]), sent(l.Endpoints["broken"])}
+		want := [][]string{{"GET", strings.Replace(whole.url(), "//", "//***@", 1), "X-Key", "Accept"}, {"PUT", broken.url()}}
+		if diff := cmp.Diff(want, got); diff != "" || l.Arrivals != "constant" || l.OfferedS != 0.1 {
+			t.Errorf("%q arrivals, %v s offered; what was sent (-want +got)\n%s", l.Arrivals, l.OfferedS, diff)
+		}
+	})
+}
+
 // TestEveryPathOfARunHasItsOutcome plays a whole run on every way that a request
 // can end, on every engine: each of its arrivals has the one outcome, and the
 // ledger balances.

@@ -13,15 +13,18 @@ import (
 )
 
 // report puts the counts of a run together and judges it.
-func report(c Config, tallies []*tally, start, last time.Time, m *meter, stopped bool) *Report {
+func report(c Config, tallies []*tally, start, last time.Time, offered time.Duration, m *meter, stopped bool) *Report {
+	elapsed := max(0, last.Sub(start))
 	load := result.Load{
 		Schema:    result.LoadSchema,
 		StartedAt: start.Round(0).UTC(),
 		WindowS:   c.Duration.Seconds(),
-		ElapsedS:  max(0, last.Sub(start).Seconds()),
+		OfferedS:  offered.Seconds(),
+		ElapsedS:  elapsed.Seconds(),
 		Phase:     c.Phase,
 		Engine:    string(c.engine()),
 		Model:     c.model(),
+		Arrivals:  c.arrivalWords(),
 		Seed:      c.Seed,
 		Shard:     c.shard(start),
 		Endpoints: make(map[string]result.Endpoint),
@@ -30,7 +33,7 @@ func report(c Config, tallies []*tally, start, last time.Time, m *meter, stopped
 	}
 	seconds := int((c.Duration + time.Second - 1) / time.Second)
 	for i, t := range tallies {
-		load.Endpoints[t.name] = t.endpoint(c.Endpoints[i], c.Duration)
+		load.Endpoints[t.name] = t.endpoint(c.Endpoints[i], offered, elapsed)
 		drops := make([]int, seconds)
 		for _, d := range t.drops {
 			drops[d.Second] = d.Dropped
@@ -123,8 +126,8 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 	if c.Closed > 0 {
 		warn("%s", closedWarning(c))
 	}
-	var planned, scheduled int
 	tooLate, late, dropped := false, false, false
+	var planned, scheduled int
 	for i, t := range tallies {
 		e := load.Endpoints[t.name]
 		planned, scheduled = planned+e.Planned, scheduled+e.Scheduled

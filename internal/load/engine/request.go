@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -51,6 +52,18 @@ func (f Field) validate() error {
 		return fmt.Errorf("header Host is empty; give a host, or leave it out")
 	}
 	return nil
+}
+
+// headerNames are the names of the header fields that were asked for, each once, in
+// their order. The values may be secrets.
+func (e Endpoint) headerNames() []string {
+	var names []string
+	for _, f := range e.Header {
+		if !slices.Contains(names, f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	return names
 }
 
 // validateRequests says what is wrong with what e sends to u.

@@ -30,6 +30,18 @@ func (c Config) sequences() []arrival.Sequence {
 // arrivals are the shard's arrivals of all endpoints, from their start.
 func (c Config) arrivals() *arrival.Merged { return arrival.Merge(c.Shard, c.sequences()...) }
 
+// arrivalWords are the arrivals as a result has them: the pattern as it is written
+// in a plan, or the process; empty of a closed model, which has none.
+func (c Config) arrivalWords() string {
+	switch {
+	case c.Closed > 0:
+		return ""
+	case c.Pattern != nil:
+		return c.Pattern.String()
+	}
+	return string(c.Arrivals)
+}
+
 // planned is how many arrivals of endpoint i the shard has in the window.
 func (c Config) planned(i int) int { return c.Shard.Count(c.wholePlan(i)) }
 

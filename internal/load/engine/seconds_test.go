@@ -127,9 +127,9 @@ func TestASecondIsClosedLate(t *testing.T) {
 	tl.schedule(due(1, 950), true)
 	tl.schedule(due(2, 1000), true)
 	tl.schedule(due(3, 1050), false)
-	tl.finish(due(0, 900), 0, 60*time.Millisecond, good)
-	tl.finish(due(1, 950), 0, 50*time.Millisecond, good)
-	tl.finish(due(2, 1000), 0, 10*time.Millisecond, good)
+	tl.finish(due(0, 900), 0, 60*time.Millisecond, 0, good)
+	tl.finish(due(1, 950), 0, 50*time.Millisecond, 0, good)
+	tl.finish(due(2, 1000), 0, 10*time.Millisecond, 0, good)
 
 	timings, first := tl.rotate(time.Second, false)
 	first = first.until(2)

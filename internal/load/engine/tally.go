@@ -28,7 +28,7 @@ func newTimings() *timings {
 type tally struct {
 	name       string
 	shard      arrival.Shard
-	closed     bool    // of a closed model: what is planned is what is sent
+	closed     bool    // of a closed model, which plans nothing
 	warmUp     bool    // of a warm-up: there are no figures but the ledger
 	planned    int     // of the shard
 	targetRate float64 // per second; the mean of a pattern
@@ -44,6 +44,7 @@ type tally struct {
 	mu       sync.Mutex
 	drops    []result.DropSecond // in the order of their seconds
 	ledger   ledger.Ledger
+	received int64    // bytes of the answers, also of those that were cut off
 	overhang int      // requests of a warm-up that were in flight at due time 0
 	interval *timings // of what ended in the running second
 	// What ended after it, before it was closed: a second is closed a little late,
@@ -123,9 +124,9 @@ func (t *tally) dropAt(due time.Duration) {
 	d.FirstDueNS, d.LastDueNS = min(d.FirstDueNS, int64(due)), max(d.LastDueNS, int64(due))
 }
 
-// finish counts what became of a started request. The response time is the sum of
+// finish counts what became of a started request, for which so many bytes came. The response time is the sum of
 // lag and service time.
-func (t *tally) finish(j job, lag, service time.Duration, answer ledger.Answer) {
+func (t *tally) finish(j job, lag, service time.Duration, received int64, answer ledger.Answer) {
 	response := lag + service
 	record := Request{
 		Endpoint: t.name, Index: j.index, Due: j.due,
@@ -143,6 +144,7 @@ func (t *tally) finish(j job, lag, service time.Duration, answer ledger.Answer) 
 		}
 		return
 	}
+	t.received += received
 	into := t.interval
 	if j.due+response >= t.until {
 		into = t.after
@@ -224,11 +226,14 @@ func (t *tally) close() *ledger.Ledger {
 	return l
 }
 
-// endpoint is the tally as a result, once it is closed.
-func (t *tally) endpoint(e Endpoint, window time.Duration) result.Endpoint {
+// endpoint is the tally as a result, once it is closed. offered is how much of the
+// window was offered, and elapsed the time from its start until the last answer.
+func (t *tally) endpoint(e Endpoint, offered, elapsed time.Duration) result.Endpoint {
 	r := result.Endpoint{
-		TargetRate:      t.targetRate,
-		AchievedRate:    float64(t.started.Load()) / window.Seconds(),
+		Method: e.Method, URL: Redacted(e.URL), Headers: e.headerNames(),
+		TargetRate:    t.targetRate,
+		AchievedRate:  perSecond(float64(t.started.Load()), offered),
+		ReceivedBytes: t.received, ReceivedRate: perSecond(float64(t.received), elapsed),
 		Workers:         e.Workers,
 		ClientTimeoutMS: float64(e.Timeout) / float64(time.Millisecond),
 		Response:        t.total.Response.Percentiles(),
@@ -238,5 +243,16 @@ func (t *tally) endpoint(e Endpoint, window time.Duration) result.Endpoint {
 		Lag:             t.total.Lag.Percentiles(),
 	}
 	t.close().Fill(&r)
+	if t.closed {
+		r.Planned = 0
+	}
 	return r
+}
+
+// perSecond is n over a time, and 0 over none.
+func perSecond(n float64, over time.Duration) float64 {
+	if over <= 0 {
+		return 0
+	}
+	return n / over.Seconds()
 }

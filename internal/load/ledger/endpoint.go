@@ -7,10 +7,14 @@ import (
 	"chokepoint/internal/result"
 )
 
-// Of is the ledger of an endpoint as a file has it: the opposite of Fill. The
-// error is that of a status which is not a number.
-func Of(e result.Endpoint) (*Ledger, error) {
+// Of is the ledger of an endpoint as a file has it, of a load of that model: the
+// opposite of Fill. A closed model plans nothing, so that what it scheduled counts as
+// its plan. The error is that of a status which is not a number.
+func Of(e result.Endpoint, model string) (*Ledger, error) {
 	l := &Ledger{Planned: e.Planned, Scheduled: e.Scheduled, Started: e.Started, Dropped: e.Dropped}
+	if model == result.ModelClosed {
+		l.Planned = l.Scheduled
+	}
 	l.outcomes[OK], l.outcomes[HTTPError], l.outcomes[Timeout] = e.OK, e.HTTPError, e.Timeout
 	l.outcomes[ConnectError], l.outcomes[TransportError], l.outcomes[Interrupted] = e.ConnectError, e.TransportError, e.Interrupted
 	for text, n := range e.Status {

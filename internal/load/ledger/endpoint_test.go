@@ -24,7 +24,7 @@ func TestALedgerSurvivesTheFile(t *testing.T) {
 	for _, part := range parts {
 		var e result.Endpoint
 		part.Fill(&e)
-		read, err := Of(e)
+		read, err := Of(e, result.ModelOpen)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestALedgerSurvivesTheFile(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the sum of the parts is not the whole (-whole +sum):\n%s", diff)
 	}
-	if _, err := Of(result.Endpoint{Status: map[string]int{"fine": 1}}); err == nil {
+	if _, err := Of(result.Endpoint{Status: map[string]int{"fine": 1}}, result.ModelOpen); err == nil {
 		t.Error("a status that is not a number was taken")
 	}
 }

@@ -164,12 +164,15 @@ func names(inputs []input) []string {
 func (m *merger) frame(inputs []input, rounds []round) {
 	first := inputs[0].load
 	m.load.StartedAt, m.load.Phase, m.load.Seed = first.StartedAt, first.Phase, first.Seed
-	m.load.Model, m.load.Engine, m.load.Warmup = first.Model, first.Engine, warmUp(inputs)
+	m.load.Model, m.load.Arrivals, m.load.Engine, m.load.Warmup = first.Model, first.Arrivals, first.Engine, warmUp(inputs)
 	m.load.Generator.Name = first.Generator.Name
 	for _, in := range inputs {
 		m.load.Merged.Files = append(m.load.Merged.Files, in.path)
 		if in.load.Engine != first.Engine {
 			m.load.Engine = ""
+		}
+		if in.load.Arrivals != first.Arrivals {
+			m.load.Arrivals = ""
 		}
 		m.load.Generator.CPUSeconds += in.load.Generator.CPUSeconds
 		m.load.Generator.RunQueueWaitMS += in.load.Generator.RunQueueWaitMS
@@ -181,6 +184,11 @@ func (m *merger) frame(inputs []input, rounds []round) {
 	}
 	for _, r := range rounds {
 		m.load.WindowS += r.window
+		offered := 0.0
+		for _, in := range r.inputs {
+			offered = max(offered, in.load.OfferedS)
+		}
+		m.load.OfferedS += offered
 		if !r.together {
 			m.incomplete("the windows of %s overlap only in part: neither in parallel nor in sequence, so their rates are those of the time from the first start to the last end", r.files())
 		}
@@ -199,7 +207,7 @@ func (m *merger) endpoint(name string, inputs []input, rounds []round) result.En
 			m.incomplete("%s has no endpoint %s", in.path, name)
 			continue
 		}
-		l, err := ledger.Of(e)
+		l, err := ledger.Of(e, in.load.Model)
 		if err == nil {
 			err = l.Check()
 		}
@@ -213,13 +221,18 @@ func (m *merger) endpoint(name string, inputs []input, rounds []round) result.En
 			m.incomplete("%s: %s waits %v ms, others %v ms: they do not belong together", in.path, name, e.ClientTimeoutMS, merged.ClientTimeoutMS)
 		}
 		merged.ClientTimeoutMS = e.ClientTimeoutMS
+		merged.ReceivedBytes += e.ReceivedBytes
 	}
 	sum.Fill(&merged)
+	if m.load.Model == result.ModelClosed {
+		merged.Planned = 0
+	}
 	for _, kind := range kinds() {
 		*kind.of(&merged) = histograms[kind.name].Percentiles()
 	}
 	merged.TargetRate = rate(rounds, func(l result.Load) float64 { return l.Endpoints[name].TargetRate })
 	merged.AchievedRate = rate(rounds, func(l result.Load) float64 { return l.Endpoints[name].AchievedRate })
+	merged.ReceivedRate = rate(rounds, func(l result.Load) float64 { return l.Endpoints[name].ReceivedRate })
 	for _, r := range rounds {
 		workers := 0
 		for _, in := range r.inputs {
@@ -228,7 +241,7 @@ func (m *merger) endpoint(name string, inputs []input, rounds []round) result.En
 		merged.Workers = max(merged.Workers, workers)
 	}
 	m.whole(name, &merged, inputs)
-	merged.Address = shared(inputs, name)
+	sent(name, &merged, inputs)
 	merged.ServerSeen = all(inputs, name, func(e result.Endpoint) *int { return e.ServerSeen })
 	merged.Unseen = all(inputs, name, func(e result.Endpoint) *int { return e.Unseen })
 	m.responses[name] = latency.Responses{
@@ -237,16 +250,25 @@ func (m *merger) endpoint(name string, inputs []input, rounds []round) result.En
 	return merged
 }
 
-// shared is the address that every input sent its requests to; empty if they
-// differ.
-func shared(inputs []input, name string) string {
-	address := inputs[0].load.Endpoints[name].Address
-	for _, in := range inputs {
-		if in.load.Endpoints[name].Address != address {
-			return ""
+// sent is what every input sent, and where to; empty in what they differ in.
+func sent(name string, merged *result.Endpoint, inputs []input) {
+	first := inputs[0].load.Endpoints[name]
+	merged.Method, merged.URL, merged.Headers, merged.Address = first.Method, first.URL, first.Headers, first.Address
+	for _, in := range inputs[1:] {
+		e := in.load.Endpoints[name]
+		if e.Method != first.Method {
+			merged.Method = ""
+		}
+		if e.URL != first.URL {
+			merged.URL = ""
+		}
+		if !slices.Equal(e.Headers, first.Headers) {
+			merged.Headers = nil
+		}
+		if e.Address != first.Address {
+			merged.Address = ""
 		}
 	}
-	return address
 }
 
 // all is the sum of a figure that every input has, or nil.

@@ -429,3 +429,37 @@ func TestWarmUpsAndEngines(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatWasSentIsKeptWhereItIsTheSame(t *testing.T) {
+	in := func(method, url, arrivals string, received int64, headers ...string) input {
+		l := run{window: time.Second, ok: []time.Duration{time.Millisecond}}.load()
+		l.Arrivals, l.OfferedS = arrivals, 1
+		e := l.Endpoints["fast"]
+		e.Method, e.URL, e.Headers, e.ReceivedBytes, e.ReceivedRate = method, url, headers, received, float64(received)
+		l.Endpoints["fast"] = e
+		return input{load: l}
+	}
+	for _, tt := range []struct {
+		name     string
+		inputs   []input
+		want     result.Endpoint
+		arrivals string
+	}{
+		{"the same", []input{in("GET", "http://a/", "constant", 100, "Accept"), in("GET", "http://a/", "constant", 20, "Accept")},
+			result.Endpoint{Method: "GET", URL: "http://a/", Headers: []string{"Accept"}}, "constant"},
+		{"apart", []input{in("GET", "http://a/", "constant", 60, "Accept"), in("PUT", "http://b/", "poisson", 60)}, result.Endpoint{}, ""},
+	} {
+		m := &merger{load: result.Load{Merged: &result.Merged{}}, inputs: tt.inputs, histograms: map[string]map[string]*latency.Histogram{
+			"fast": run{window: time.Second}.histograms(),
+		}}
+		got := m.merge().Load
+		e := got.Endpoints["fast"]
+		sent := result.Endpoint{Method: e.Method, URL: e.URL, Headers: e.Headers}
+		if diff := cmp.Diff(tt.want, sent); diff != "" || got.Arrivals != tt.arrivals {
+			t.Errorf("%s: %q arrivals (-want +got)\n%s", tt.name, got.Arrivals, diff)
+		}
+		if e.ReceivedBytes != 120 || e.ReceivedRate != 120 || got.OfferedS != 1 {
+			t.Errorf("%s: %d bytes, %v a second, %v s offered; want 120, 120 and 1", tt.name, e.ReceivedBytes, e.ReceivedRate, got.OfferedS)
+		}
+	}
+}

@@ -1,6 +1,6 @@
 // Package wire reads HTTP/1.1 answers from a byte stream that comes in pieces of
 // any size, as an event loop gets it. Its Reader is a state machine that keeps no
-// input: some 160 bytes for an answer under way, and nothing allocated for one
+// input: some 170 bytes for an answer under way, and nothing allocated for one
 // that is not an error with a body.
 //
 // It reads what framing needs (RFC 9112: status, Content-Length,
@@ -115,6 +115,7 @@ type Reader struct {
 	line     int32  // bytes read of the header, trailer or chunk line
 	left     int64  // bytes to come of the body or chunk
 	size     int64  // bytes of body so far
+	received int64  // bytes used so far, of head and body
 	err      error
 	kept     []byte
 }
@@ -131,6 +132,10 @@ func (r *Reader) Reset(head bool) {
 
 // Status is the answer's status once Feed or End has said that it is complete.
 func (r *Reader) Status() int { return int(r.status) }
+
+// Received is how many bytes of the answer have been read so far, its head and
+// interim answers among them.
+func (r *Reader) Received() int64 { return r.received }
 
 // Reusable says, of a complete answer, whether the server will answer another
 // request on the connection.
@@ -149,6 +154,13 @@ func (r *Reader) ErrorBody() []byte {
 // of it, and done says that the answer is complete. The error is an ErrMalformed
 // or an ErrOversized, and final.
 func (r *Reader) Feed(p []byte) (n int, done bool, err error) {
+	n, err = r.read(p)
+	r.received += int64(n)
+	return n, r.state == complete, err
+}
+
+// read is Feed without its count.
+func (r *Reader) read(p []byte) (n int, err error) {
 	for n < len(p) && r.state < complete {
 		switch r.state {
 		case inBody, inChunk, untilClose:
@@ -157,22 +169,22 @@ func (r *Reader) Feed(p []byte) (n int, done bool, err error) {
 			used, err := r.skipText(p[n:])
 			n += used
 			if err != nil {
-				return n, false, r.fail(err)
+				return n, r.fail(err)
 			}
 		case inName:
 			used, err := r.readName(p[n:])
 			n += used
 			if err != nil {
-				return n, false, r.fail(err)
+				return n, r.fail(err)
 			}
 		default:
 			if err := r.step(p[n]); err != nil {
-				return n, false, r.fail(err)
+				return n, r.fail(err)
 			}
 			n++
 		}
 	}
-	return n, r.state == complete, r.err
+	return n, r.err
 }
 
 // End says what it means that the stream has ended: nil if the answer is
