@@ -39,7 +39,11 @@ func runTiles(r runFolder) tiles {
 		if s.Knows(result.MetricQueued) {
 			notes = append(notes, count(s.Pool.MaxQueued)+" queued at most")
 		}
-		add("Workers busy at most", count(s.Pool.MaxBusy), strings.Join(notes, "; "), full)
+		label := "Workers busy at most"
+		if s.Knows(result.MetricLimit) && s.Pool.WorkerLimit == 0 {
+			label = "In flight at most"
+		}
+		add(label, count(s.Pool.MaxBusy), strings.Join(notes, "; "), full)
 	}
 	cpu := ""
 	if limit := r.cpuLimit(); limit > 0 {
