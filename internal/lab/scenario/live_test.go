@@ -170,8 +170,8 @@ func TestTheSentenceOfTheRecovery(t *testing.T) {
 		prediction queueing.Prediction
 		want       string
 	}{
-		{queueing.Prediction{RecoverySeconds: queueing.Figure{Nominal: 130}}, "By the model the pool is idle after 32.5s; it is watched for at most 35s."},
-		{queueing.Prediction{RecoverySeconds: queueing.Figure{Nominal: 2}}, "Nothing much is left to do: by the model the pool is idle after 500ms."},
+		{queueing.Prediction{RecoverySeconds: queueing.Figure{Nominal: 130}}, "By the model the pool is idle after 32.5 s (130.0 s at scale 1); it is watched for at most 35s."},
+		{queueing.Prediction{RecoverySeconds: queueing.Figure{Nominal: 2}}, "Nothing much is left to do: by the model the pool is idle after 0.5 s (2.0 s at scale 1)."},
 		{queueing.Prediction{NeverRecovers: true}, "By the model some workers are held for ever; this is watched for at most 35s."},
 	} {
 		if got := recoverySentence(&s, tc.prediction); !strings.HasSuffix(got, tc.want) {

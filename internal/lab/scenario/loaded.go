@@ -127,8 +127,8 @@ func (p *phases) observeLoad(ctx context.Context, points []queueing.DumpPoint, l
 	p.event(loadOff, "load_off", "")
 	if seconds := p.e.recovery.Seconds; seconds != nil {
 		p.event(loadOff.Add(s.real(time.Duration(*seconds*float64(time.Second)))), "recovered", "")
-		p.progress("recovered %.1f s after the load (scenario time)", *seconds)
-		p.feed.tell("recovered", "recovered", fmt.Sprintf("recovered: the pool was idle %.1f s after the load (scenario time)", *seconds))
+		p.progress("recovered %s after the load", s.spanText(*seconds))
+		p.feed.tell("recovered", "recovered", fmt.Sprintf("recovered: the pool was idle %s after the load", s.spanText(*seconds)))
 	}
 	return nil
 }

@@ -68,11 +68,11 @@ func recoverySentence(s *Settings, prediction queueing.Prediction) string {
 		return fmt.Sprintf("Load off. By the model some workers are held for ever; this is watched for at most %v.", wait)
 	}
 	seconds := prediction.RecoverySeconds.Nominal
-	after := s.real(time.Duration(seconds * float64(time.Second))).Round(100 * time.Millisecond)
+	after := s.spanText(seconds)
 	if seconds < 10 {
-		return fmt.Sprintf("Load off. Nothing much is left to do: by the model the pool is idle after %v.", after)
+		return fmt.Sprintf("Load off. Nothing much is left to do: by the model the pool is idle after %s.", after)
 	}
-	return fmt.Sprintf("Load off, and the victim is as busy as before: it works on what is queued, though those clients have gone. By the model the pool is idle after %v; it is watched for at most %v.", after, wait)
+	return fmt.Sprintf("Load off, and the victim is as busy as before: it works on what is queued, though those clients have gone. By the model the pool is idle after %s; it is watched for at most %v.", after, wait)
 }
 
 // protections are the profile in words.
@@ -88,4 +88,14 @@ func (s *Settings) delayText() string {
 		return s.Delay
 	}
 	return fmt.Sprintf("%v (%v at scale 1)", s.real(d), d)
+}
+
+// spanText is a time of so many scenario seconds as it passes, with what the
+// reports call it: predicted and measured can then be told to be the same.
+func (s *Settings) spanText(seconds float64) string {
+	if s.Scale == 1 {
+		return fmt.Sprintf("%.1f s", seconds)
+	}
+	real := s.real(time.Duration(seconds * float64(time.Second)))
+	return fmt.Sprintf("%.1f s (%.1f s at scale 1)", real.Seconds(), seconds)
 }
