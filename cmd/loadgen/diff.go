@@ -21,7 +21,8 @@ const diffSynopsis = `Usage: loadgen diff [flags] BASE NEW
 
 Compares repeated runs: BASE and NEW are each a result, several with commas between
 them, or a quoted pattern such as 'base/*.json'. Each side has its median, with the
-reach of its confidence interval from 6 runs on, and its range. The shift is by how
+reach of its confidence interval from 6 runs on, and its range and number of runs,
+those of BASE first. The shift is by how
 much the new values lie above those of the base, with an interval that agrees with
 what is claimed; it takes 6 runs a side, or more if there are many endpoints. A
 difference is claimed as docs/adr/0009 says. "~" is noise, which does not mean equal,
@@ -148,9 +149,11 @@ func printDiff(w io.Writer, d result.LoadDiff) {
 		return
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "metric\tbase\t\trange\truns\tnew\t\trange\truns\tchange\tshift\t")
+	fmt.Fprintln(table, "metric\tbase\t\tnew\t\tranges\truns\tchange\tshift\t")
 	for _, m := range d.Metrics {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, spreadCells(m, m.Base), spreadCells(m, m.New), changeCell(m), shiftCell(m), verdictCell(m))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s, %s\t%d, %d\t%s\t%s\t%s\n", m.Name,
+			figure(m, m.Base.Median), intervalCell(m, m.Base), figure(m, m.New.Median), intervalCell(m, m.New),
+			rangeOf(m, m.Base), rangeOf(m, m.New), m.Base.N, m.New.N, changeCell(m), shiftCell(m), verdictCell(m))
 	}
 	table.Flush()
 	said := map[string]bool{}
@@ -162,9 +165,9 @@ func printDiff(w io.Writer, d result.LoadDiff) {
 	}
 }
 
-// spreadCells are the median, its interval, the range and the number of runs.
-func spreadCells(m result.LoadMetric, s result.LoadSpread) string {
-	return fmt.Sprintf("%s\t%s\t%s..%s\t%d", figure(m, s.Median), intervalCell(m, s), figure(m, s.Min), figure(m, s.Max), s.N)
+// rangeOf is the lowest and the highest value.
+func rangeOf(m result.LoadMetric, s result.LoadSpread) string {
+	return figure(m, s.Min) + ".." + figure(m, s.Max)
 }
 
 // intervalCell is how far the interval reaches from the median, on its wider side.

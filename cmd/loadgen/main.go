@@ -59,7 +59,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error) {
 	needs, err := engine.Preflight(o.plan)
 	if err != nil {
-		return cli.ExitFailure, err
+		// The plan asks for more than there is, as loadgen plan -check says too.
+		return cli.ExitUsage, err
 	}
 	release, err := o.settleShard()
 	if err != nil {

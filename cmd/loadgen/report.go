@@ -96,7 +96,10 @@ func mergedHeading(l result.Load) string {
 	if len(l.Merged.Files) == 1 {
 		rates = "alone"
 	}
-	what := fmt.Sprintf("%d results", len(l.Merged.Files))
+	what := "1 result"
+	if n := len(l.Merged.Files); n > 1 {
+		what = fmt.Sprintf("%d results", n)
+	}
 	if l.Merged.Shards > 0 {
 		what = fmt.Sprintf("%d of %d shards", len(l.Merged.Files), l.Merged.Shards)
 	}

@@ -28,6 +28,9 @@ func runHeading(plan engine.Config, l result.Load) string {
 	what := fmt.Sprintf("%s arrivals", l.Arrivals)
 	if plan.Closed > 0 {
 		what = fmt.Sprintf("a closed model with %d workers", plan.Closed)
+		if plan.Closed == 1 {
+			what = "a closed model with 1 worker"
+		}
 	}
 	if plan.Warmup > 0 {
 		what += fmt.Sprintf(" after %v of warm-up", plan.Warmup)

@@ -16,15 +16,14 @@ type Group struct {
 // flagColumn is the width that the names of a flag take, before its text.
 const flagColumn = 27
 
-// printFlags lists the flags of fs by purpose, or by name if there are no groups.
+// printFlags lists the flags of fs, a line each: by purpose, or by name if there are
+// no groups.
 func printFlags(w io.Writer, fs *flag.FlagSet, groups []Group) {
-	if len(groups) == 0 {
-		fs.SetOutput(w)
-		fs.PrintDefaults()
-		return
-	}
 	short := map[string][]string{}
 	rest := Group{Title: "Other"}
+	if len(groups) == 0 {
+		rest.Title = "Flags"
+	}
 	listed := map[string]bool{}
 	for _, g := range groups {
 		for _, name := range g.Flags {

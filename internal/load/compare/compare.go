@@ -148,7 +148,11 @@ func warnOfFewRuns(base, other int, warn func(string, ...any)) {
 	}{{"base", base}, {"new", other}} {
 		switch {
 		case set.runs < stats.MinRuns:
-			warn("%s: %d valid runs are too few to claim a difference; at least %d are needed", set.name, set.runs, stats.MinRuns)
+			are := "runs are"
+			if set.runs == 1 {
+				are = "run is"
+			}
+			warn("%s: %d valid %s too few to claim a difference; at least %d are needed", set.name, set.runs, are, stats.MinRuns)
 		case set.runs < stats.MedianIntervalRuns:
 			warn("%s: %d valid runs give no interval of a median (± ∞); need >= %d runs for a confidence interval at level %v",
 				set.name, set.runs, stats.MedianIntervalRuns, 1-stats.Alpha)

@@ -174,7 +174,7 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 		"3.json is invalid and left out: fast: ledger: 500 scheduled, but 499 started + 0 dropped",
 		"endpoint slow is in 1 of 3 runs and left out",
 		"fast: the target rates differ, 50/s and 50/s or 60/s: what follows from that cannot be told from what follows from the change",
-		"base: 1 valid runs are too few to claim a difference; at least 3 are needed",
+		"base: 1 valid run is too few to claim a difference; at least 3 are needed",
 		"new: 2 valid runs are too few to claim a difference; at least 3 are needed",
 	}
 	if diff := cmp.Diff(want, d.Warnings); diff != "" {

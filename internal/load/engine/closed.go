@@ -33,7 +33,11 @@ func (c Config) model() string {
 
 // closedWarning is the first thing that the result of a closed model says.
 func closedWarning(c Config) string {
-	return fmt.Sprintf("closed model, a control: each of %d workers sends when its last request is over, so whatever stands still stops the arrivals too, and who would have waited outside is not seen (coordinated omission)", c.Closed)
+	workers := fmt.Sprintf("each of %d workers", c.Closed)
+	if c.Closed == 1 {
+		workers = "its one worker"
+	}
+	return fmt.Sprintf("closed model, a control: %s sends when its last request is over, so whatever stands still stops the arrivals too, and who would have waited outside is not seen (coordinated omission)", workers)
 }
 
 // workClosed is the life of one worker of a closed model: it sends one request

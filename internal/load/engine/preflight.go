@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ type Limits struct {
 	Files  int   // open at once
 	Ports  int   // local ports of the connections from one address to one destination
 	Memory int64 // bytes that can be had without swapping
+	CPUs   int   // that this process can use
 	// TimeWait is how long the port of a connection that was closed here cannot be
 	// used for its destination again, and LoopbackTimeWait the same on loopback.
 	TimeWait, LoopbackTimeWait time.Duration
@@ -41,6 +43,7 @@ type Needs struct {
 	Records      int   // arrivals that are kept
 	Files        int   // open at once
 	Memory       int64 // bytes
+	Loops        int   // threads of Loop, each of which wants a CPU; 0 on Goroutines
 	Destinations []Destination
 	Limits       Limits
 }
@@ -61,7 +64,7 @@ type Destination struct {
 // What it cannot find out it takes to be enough. The error is one line with the
 // figures.
 func Preflight(c Config) (Needs, error) {
-	limits := Limits{Files: raiseFileLimit(), Ports: localPorts(), Memory: availableMemory()}
+	limits := Limits{Files: raiseFileLimit(), Ports: localPorts(), Memory: availableMemory(), CPUs: runtime.NumCPU()}
 	limits.TimeWait, limits.LoopbackTimeWait = timeWaits()
 	n := c.needs(limits)
 	if err := n.check(); err != nil {
@@ -88,6 +91,7 @@ func bindable(source netip.Addr) error {
 // needs is what c, with its defaults and valid, takes of a machine with the limits.
 func (c Config) needs(limits Limits) Needs {
 	n := Needs{Limits: limits}
+	_, n.Loops = c.Plays()
 	at := map[string]int{} // places of the destinations in n
 	for i, e := range c.Endpoints {
 		n.Connections += c.slots(e)
@@ -177,6 +181,10 @@ func (n Needs) check() error {
 // Warnings are what may run out, though it need not.
 func (n Needs) Warnings() []string {
 	var all []string
+	if n.Limits.CPUs > 0 && n.Loops > n.Limits.CPUs {
+		all = append(all, fmt.Sprintf("%d loops are threads that want a CPU each, and there are %d of those: they keep each other waiting; give fewer loops, or none to have them computed",
+			n.Loops, n.Limits.CPUs))
+	}
 	for _, d := range n.Destinations {
 		if d.Ports > 0 && d.Connections+d.Closed > d.Ports {
 			all = append(all, fmt.Sprintf("up to %d connections to %s are open or were closed so lately that their ports are not free, and there are %d local ports; add source addresses, or keep connections alive for longer",

@@ -162,3 +162,23 @@ func TestPreflightRefusesWithFigures(t *testing.T) {
 		t.Errorf("a small plan: needs %+v, error %v", n, err)
 	}
 }
+
+func TestMoreLoopsThanCPUsAreAWarning(t *testing.T) {
+	for _, tt := range []struct{ loops, cpus, warnings int }{{900, 2, 1}, {3, 2, 1}, {2, 2, 0}, {1, 2, 0}, {900, 0, 0}} {
+		warnings := Needs{Loops: tt.loops, Limits: Limits{CPUs: tt.cpus}}.Warnings()
+		if len(warnings) != tt.warnings {
+			t.Errorf("%d loops on %d CPUs: %q", tt.loops, tt.cpus, warnings)
+		}
+		if tt.loops == 900 && tt.cpus == 2 && !strings.HasPrefix(warnings[0], "900 loops are threads that want a CPU each, and there are 2 of those") {
+			t.Errorf("got %q", warnings[0])
+		}
+	}
+	if !loopSupported {
+		return
+	}
+	c := plan(Endpoint{Name: "fast", Rate: 1, Workers: 900})
+	c.Engine, c.Loops = Loop, 900
+	if n := c.WithDefaults().needs(roomy); n.Loops != 900 {
+		t.Errorf("%d loops, want 900", n.Loops)
+	}
+}
