@@ -8,13 +8,17 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"chokepoint/internal/cli"
 	"chokepoint/internal/evidence/dumps"
 	"chokepoint/internal/evidence/stacks"
 )
 
 // printDumps prints what each dump is, who stands where, and the groups: with
-// their counts over time if there are several dumps.
-func printDumps(w io.Writer, r dumpReport, f dumpFlags) {
+// their counts over time if there are several dumps. What a dump says is another's
+// text: it is made printable.
+func printDumps(stdout io.Writer, r dumpReport, f dumpFlags) {
+	w := &strings.Builder{}
+	defer func() { io.WriteString(stdout, cli.Printable(w.String())) }()
 	for i, d := range r.Dumps {
 		printHeading(w, d, i, len(r.Dumps))
 	}

@@ -126,3 +126,37 @@ func TestDumpRefuses(t *testing.T) {
 		t.Errorf("interrupted: exit %d, stderr %q", code, stderr)
 	}
 }
+
+// A dump is another's text: nothing in it reaches the terminal as a command.
+func TestDumpCannotSteerTheTerminal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "evil.txt")
+	text := "goroutine 1 [run\x1b[31mning]:\nmain.\x1b]0;title\a\u202eevil()\n\t/a\x1b[2J.go:1\n\n"
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		connection.Write([]byte("HTTP/1.1 500 \x1b[2Jgone\r\nContent-Length: 0\r\n\r\n"))
+		connection.Close()
+	}))
+	defer server.Close()
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{file, "-stacks"}, 0, "run\ufffd[31mning"},
+		{[]string{file, file, "-by", "frame", "-stacks"}, 0, "main.\ufffd]0;title\ufffd\ufffdevil"},
+		{[]string{server.URL}, 1, "500 \ufffd[2Jgone"},
+	} {
+		code, stdout, stderr := runLab(t.Context(), append([]string{"dump"}, test.args...)...)
+		all := stdout + stderr
+		if code != test.code || !strings.Contains(all, test.want) || strings.ContainsAny(all, "\x1b\a\u202e") {
+			t.Errorf("lab dump %q: exit %d, want %d with %q in\n%q", test.args, code, test.code, test.want, all)
+		}
+	}
+}

@@ -16,6 +16,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Exit codes. 99 is k6's for a failed threshold; 130 is a shell's for SIGINT.
@@ -109,8 +111,21 @@ func Given(fs *flag.FlagSet) map[string]bool {
 
 // Fail prints err as one line that leads with the program's name, and returns code.
 func Fail(stderr io.Writer, program string, code int, err error) int {
-	fmt.Fprintf(stderr, "%s: %s\n", program, oneLine(err.Error()))
+	fmt.Fprintf(stderr, "%s: %s\n", program, Printable(oneLine(err.Error())))
 	return code
+}
+
+// Printable is text that cannot steer a terminal: what a file or a server has sent may
+// hold escape sequences, and characters that turn the order of a line around (Unicode's
+// Bidi_Control). Each of them, and each byte that is no UTF-8, becomes U+FFFD.
+// Tabs and line breaks stay.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
 }
 
 // oneLine joins the lines of an error; what stands within a line stays as it is.

@@ -220,7 +220,12 @@ func WriteJSON(path string, v any) error {
 // ReadSummary reads the summary.json of a run's folder.
 func ReadSummary(dir string) (Summary, error) {
 	var s Summary
-	err := readJSON(filepath.Join(dir, SummaryFile), SummarySchema, &s)
+	path := filepath.Join(dir, SummaryFile)
+	err := readJSON(path, SummarySchema, &s)
+	// A time is divided by it. A run has 0.05 to 1, and a file may leave it out.
+	if scale := s.Run.Scale; err == nil && scale != 0 && !(scale >= 0.001 && scale <= 1000) {
+		err = fmt.Errorf("%s is not what a run writes: run.scale is %v", path, scale)
+	}
 	return s, err
 }
 

@@ -163,6 +163,18 @@ func TestAFieldOfTheWrongTypeIsNamed(t *testing.T) {
 	wantError(t, err, path, "run.scale")
 }
 
+func TestAScaleOfNoRunIsRefused(t *testing.T) {
+	for _, scale := range []string{"-1", "5e-324", "1e308"} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, SummaryFile)
+		if err := WriteFile(path, []byte(`{"schema": "`+SummarySchema+`", "run": {"scale": `+scale+`}}`)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadSummary(dir)
+		wantError(t, err, path, "is not what a run writes: run.scale is "+strings.Replace(scale, "e308", "e+308", 1))
+	}
+}
+
 // wantText wants a file, or what a link leads to, to hold this.
 func wantText(t *testing.T, path, want string) {
 	t.Helper()

@@ -109,6 +109,10 @@ func EachRequest(path string, f func(Request)) error {
 	}
 }
 
+// longestRun is beyond every moment and duration of a run: a year. A sum of some of
+// them does not overflow, and an axis over them can be divided into columns.
+const longestRun = 365 * 24 * time.Hour
+
 func parseRequest(row []string) (Request, error) {
 	r := Request{ID: row[0], Endpoint: row[1], Outcome: row[6], Cause: row[7]}
 	for i, field := range []*time.Duration{&r.Due, &r.Lag, &r.Service, &r.Response} {
@@ -118,6 +122,9 @@ func parseRequest(row []string) (Request, error) {
 		ns, err := strconv.ParseInt(row[2+i], 10, 64)
 		if err != nil {
 			return r, fmt.Errorf("%s is %.40q, want nanoseconds", requestColumns[2+i], row[2+i])
+		}
+		if ns < 0 || ns > int64(longestRun) {
+			return r, fmt.Errorf("%s is %s, want nanoseconds from 0 to a year", requestColumns[2+i], row[2+i])
 		}
 		*field = time.Duration(ns)
 	}

@@ -84,6 +84,8 @@ func TestMalformedRequestsNameTheFileAndTheLine(t *testing.T) {
 		{"a time without an end", requestsHeader + "a,a," + strings.Repeat("x", 1<<20) + ",1,2,3,ok,,200\n", `due_ns is "` + strings.Repeat("x", 40) + `", want`},
 		{"a time with a unit", requestsHeader + good + "fast-1,fast,50ms,1,2,3,ok,,200\n", `line 3: due_ns is "50ms", want nanoseconds`},
 		{"a response that is none", requestsHeader + "fast-0,fast,0,1,2,1e9,ok,,200\n", `line 2: response_ns is "1e9", want nanoseconds`},
+		{"a time before the start", requestsHeader + "fast-0,fast,-1,1,2,3,ok,,200\n", "line 2: due_ns is -1, want nanoseconds from 0 to a year"},
+		{"a time that overflows", requestsHeader + "fast-0,fast,0,1,2,9223372036854775807,ok,,200\n", "line 2: response_ns is 9223372036854775807, want nanoseconds from 0 to a year"},
 		{"a status that is none", requestsHeader + good + good + "fast-2,fast,0,1,2,3,ok,,OK\n", `line 4: status is "OK", want a number`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -50,7 +51,7 @@ type timelineColumn struct {
 // timelineColumns lists the columns in the order of the file.
 func timelineColumns() []timelineColumn {
 	return []timelineColumn{
-		floatColumn("at_s", func(r *TimelineRow) *float64 { return &r.AtS }),
+		momentColumn("at_s", func(r *TimelineRow) *float64 { return &r.AtS }),
 		textColumn("phase", func(r *TimelineRow) *string { return &r.Phase }),
 		intColumn("workers", func(r *TimelineRow) *int { return &r.Workers }),
 		intColumn("busy", func(r *TimelineRow) *int { return &r.Busy }),
@@ -124,6 +125,20 @@ func optionalColumn(name string, field func(*TimelineRow) **float64) timelineCol
 		}}
 }
 
+// momentColumn is a column of scenario seconds from the start of the load.
+func momentColumn(name string, field func(*TimelineRow) *float64) timelineColumn {
+	c := floatColumn(name, field)
+	parse := c.parse
+	c.parse = func(r *TimelineRow, s string) error {
+		err := parse(r, s)
+		if err == nil && math.Abs(*field(r)) > longestRun.Seconds() {
+			err = strconv.ErrRange
+		}
+		return err
+	}
+	return c
+}
+
 func parseFinite(s string) (float64, error) {
 	v, err := strconv.ParseFloat(s, 64)
 	if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
@@ -194,7 +209,11 @@ func ReadTimeline(path string) ([]TimelineRow, error) {
 		for _, c := range columns {
 			cell := record[at[c.name]]
 			if err := c.parse(&row, cell); err != nil {
-				return nil, fmt.Errorf("%s: row %d has %.40q as %s, which is not a number", path, len(rows)+1, cell, c.name)
+				why := "not a number"
+				if errors.Is(err, strconv.ErrRange) {
+					why = "out of range"
+				}
+				return nil, fmt.Errorf("%s: row %d has %.40q as %s, which is %s", path, len(rows)+1, cell, c.name, why)
 			}
 		}
 		rows = append(rows, row)

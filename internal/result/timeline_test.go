@@ -84,6 +84,8 @@ func TestReadTimelineErrors(t *testing.T) {
 		{"column missing", "at_s,phase\n1,load\n", `has no column "workers"`},
 		{"not a number", timelineHeader + row + strings.Replace(row, "1,load,1", "1,load,many", 1), `row 2 has "many" as workers`},
 		{"infinite", timelineHeader + strings.Replace(row, "1,load", "+Inf,load", 1), `row 1 has "+Inf" as at_s`},
+		{"beyond any run", timelineHeader + strings.Replace(row, "1,load", "-1e308,load", 1), `row 1 has "-1e308" as at_s, which is out of range`},
+		{"more than an int", timelineHeader + strings.Replace(row, "1,load,1", "1,load,9223372036854775808", 1), `row 1 has "9223372036854775808" as workers, which is out of range`},
 		{"short row", timelineHeader + "1,load\n", "not a timeline"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

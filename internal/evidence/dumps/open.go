@@ -36,8 +36,14 @@ func Open(ctx context.Context, source string, o Options) (Source, error) {
 	switch {
 	case source == "-":
 		return Source{"stdin", interruptible(ctx, func() (io.ReadCloser, error) { return io.NopCloser(o.Stdin), nil })}, nil
-	case strings.HasPrefix(source, "http://"), strings.HasPrefix(source, "https://"):
+	}
+	// A scheme has no letter case: https://www.rfc-editor.org/rfc/rfc3986#section-3.1
+	switch scheme, _, isURL := strings.Cut(source, "://"); {
+	case !isURL:
+	case strings.EqualFold(scheme, "http"), strings.EqualFold(scheme, "https"):
 		return fetch(ctx, source, o)
+	case !strings.Contains(scheme, "/"): // nor is what follows shown, which may be secret
+		return Source{}, fmt.Errorf("a URL of scheme %.40q; want http:// or https://", scheme)
 	}
 	info, err := os.Stat(source)
 	if err != nil {
@@ -68,7 +74,7 @@ func interruptible(ctx context.Context, open func() (io.ReadCloser, error)) io.R
 		}
 		writer.CloseWithError(err) // nil is io.EOF
 	}()
-	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })
+	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(context.Cause(ctx)) })
 	return &closing{reader, func() { stop(); reader.Close() }}
 }
 
@@ -126,7 +132,7 @@ type answer struct {
 }
 
 func (a *answer) Read(p []byte) (int, error) {
-	if int64(len(p)) > a.left+1 {
+	if int64(len(p))-1 > a.left { // a.left+1 may be more than there is
 		p = p[:a.left+1]
 	}
 	n, err := a.r.Read(p)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -120,6 +121,9 @@ func TestURLs(t *testing.T) {
 		{"refused", strings.Replace(closed.URL, "http://", "http://ada:hunter2@", 1) + "/x?token=abc", options, "", closed.URL + "/x: dial tcp"},
 		{"no host", "http://", options, "", "a URL that cannot be read; want one such as"},
 		{"a broken escape", "http://ada:hunter2@127.0.0.1/%zz?token=abc", options, "", "a URL that cannot be read; want one such as"},
+		{"a scheme in capitals", strings.Replace(server.URL, "http", "HTTP", 1) + "/debug/pprof/goroutine?debug=2", options, server.URL + "/debug/pprof/goroutine?debug=2", ""},
+		{"another scheme", "ftp://ada:hunter2@" + host + "/dump?token=abc", options, "", `a URL of scheme "ftp"; want http:// or https://`},
+		{"no limit at all", server.URL + "/debug/pprof/goroutine?debug=2", Options{Timeout: 5 * time.Second, MaxBytes: math.MaxInt64}, server.URL + "/debug/pprof/goroutine?debug=2", ""},
 		{"an empty answer", server.URL + "/debug/pprof/goroutine", options, "", server.URL + "/debug/pprof/goroutine: it is empty"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
