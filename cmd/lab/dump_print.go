@@ -161,9 +161,13 @@ func printTimeline(w io.Writer, r dumpReport, f dumpFlags) {
 		}
 	}
 	table("timeline, the largest group first:", columns(len(r.Dumps)), r.Timeline, numbers)
-	table(fmt.Sprintf("difference from #1 to #%d, the largest first:", last+1), fmt.Sprintf("change\t#1\t#%d\t", last+1), r.Changes, func(counts []int) string {
-		return fmt.Sprintf("%+d\t%d\t%d\t", counts[last]-counts[0], counts[0], counts[last])
-	})
+	if len(r.Changes) == 0 {
+		fmt.Fprintf(w, "\nno difference from #1 to #%d\n", last+1)
+	} else {
+		table(fmt.Sprintf("difference from #1 to #%d, the largest first:", last+1), fmt.Sprintf("change\t#1\t#%d\t", last+1), r.Changes, func(counts []int) string {
+			return fmt.Sprintf("%+d\t%d\t%d\t", counts[last]-counts[0], counts[0], counts[last])
+		})
+	}
 	if f.examples {
 		for _, d := range r.Dumps {
 			for _, g := range firstOf(d.Groups, f.top) {

@@ -50,6 +50,7 @@ func TestDump(t *testing.T) {
 		{"by name", []string{"-by", "name", javaDumps + "actuator-hikari.json.gz"}, 0, []string{"(actuator-json, gzip), 200 of them workers", "database 200", "connection_pool 190", "200 2 database - - - http-nio-127.0.0.1-auto-1-exec-*"}},
 		{"a deadlock", []string{javaDumps + "jstack-jdk.txt.gz"}, 0, []string{"note: the JVM found a deadlock: one Java-level deadlock"}},
 		{"met", []string{"-assert", "upstream_read@03-load_40s == 200", "-assert", "wait:lock < 5", anti(t)[2]}, 0, []string{"ok upstream_read@03-load_40s == 200: got 200 in"}},
+		{"the same twice", []string{anti(t)[2], anti(t)[2]}, 0, []string{"no difference from #1 to #2"}},
 		{"not met", []string{anti(t)[2], "-assert", "upstream_read == 20"}, 99, []string{"FAIL upstream_read == 20: got 200 in"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

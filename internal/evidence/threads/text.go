@@ -171,7 +171,7 @@ func (t *Text) end() stacks.End {
 		end.Notes = append(end.Notes, fmt.Sprintf("its header says %d threads", t.expected))
 	}
 	if t.internal > 0 {
-		end.Notes = append(end.Notes, fmt.Sprintf("%d threads of the JVM itself, without a stack, are left out", t.internal))
+		end.Notes = append(end.Notes, fmt.Sprintf("%d threads of the JVM that are no Java threads (VM, garbage collector) are left out", t.internal))
 	}
 	if t.virtual > 0 {
 		note := fmt.Sprintf("%d of them are virtual", t.virtual)
