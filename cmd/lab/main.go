@@ -47,7 +47,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return cli.CheckStdout("lab", stdout, stderr, func(stdout io.Writer) int {
+	return cli.CheckStdout(ctx, "lab", stdout, stderr, func(stdout io.Writer) int {
 		code, err := dispatch(ctx, args, stdout, stderr)
 		switch {
 		case errors.Is(err, cli.ErrDone):

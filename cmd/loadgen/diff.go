@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -32,7 +33,7 @@ Exit codes: 0 done, 1 failure, 2 usage, 3 one side has no valid run, 99 a metric
 become worse.`
 
 // diff is the subcommand: it returns the exit code.
-func diff(args []string, stdout, stderr io.Writer) int {
+func diff(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("loadgen diff", flag.ContinueOnError)
 	out := outputFile{flag: "json"}
 	cli.FileVar(fs, &out.path, "json", "write the comparison to this `file`")
@@ -66,7 +67,7 @@ func diff(args []string, stdout, stderr io.Writer) int {
 		return cli.Fail(stderr, "loadgen", cli.ExitFailure, fmt.Errorf("nothing to compare: no endpoint is in every run; %s", strings.Join(d.Warnings, "; ")))
 	}
 	if out.path != "" {
-		if err := result.WriteJSON(out.path, d); err != nil {
+		if err := out.write(ctx, func() error { return result.WriteJSON(out.path, d) }); err != nil {
 			return cli.Fail(stderr, "loadgen", cli.ExitFailure, out.unwritable(err))
 		}
 	}

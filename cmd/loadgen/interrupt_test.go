@@ -166,18 +166,8 @@ func TestASignalWhileTheOutputsAreWritten(t *testing.T) {
 		t.Skip(err)
 	}
 	cmd := withOutputs(t.Context(), dir, "-duration", "500ms", "-rate", "40", "-json", pipe, server.URL)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(dir, "requests.csv")); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("requests.csv has not come")
-		}
-	}
+	start(t, cmd)
+	awaitFile(t, filepath.Join(dir, "requests.csv"))
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}

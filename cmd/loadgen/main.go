@@ -24,7 +24,7 @@ func main() {
 
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return cli.CheckStdout("loadgen", stdout, stderr, func(stdout io.Writer) int {
+	return cli.CheckStdout(ctx, "loadgen", stdout, stderr, func(stdout io.Writer) int {
 		return dispatch(ctx, args, stdout, stderr)
 	})
 }
@@ -34,11 +34,11 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	if len(args) > 0 {
 		switch args[0] {
 		case "report":
-			return report(args[1:], stdout, stderr)
+			return report(ctx, args[1:], stdout, stderr)
 		case "diff":
-			return diff(args[1:], stdout, stderr)
+			return diff(ctx, args[1:], stdout, stderr)
 		case "plan":
-			return showPlan(args[1:], stdout, stderr)
+			return showPlan(ctx, args[1:], stdout, stderr)
 		}
 	}
 	o, err := parse(args, stdout)
@@ -71,13 +71,16 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 	if err := o.checkOutputs(); err != nil {
 		return cli.ExitUsage, err
 	}
-	out, err := openOutputs(o)
-	if err != nil {
+	out, err := openOutputs(ctx, o)
+	switch {
+	case errors.Is(err, cli.ErrUnread):
+		return cli.ExitInterrupted, err
+	case err != nil:
 		return cli.ExitFailure, err
 	}
 	defer out.discard()
 	plan := o.plan
-	plan.Log = out.log()
+	plan.Log = out.log(ctx)
 	var watch watchers
 	plan.EachSecond = watch.second
 	player, err := engine.New(ctx, plan)
@@ -96,7 +99,7 @@ func load(ctx context.Context, o options, stdout, stderr io.Writer) (int, error)
 	report, err := player.Run(ctx)
 	watch.endProgress()
 	report.Load.Thresholds = threshold.EvaluateAll(o.thresholds, report.Load.Endpoints, responses(report))
-	err = out.commit(report, err)
+	err = out.commit(ctx, report, err)
 	printSummary(stdout, runHeading(o.plan, report.Load), endpointNames(o.plan), report.Load)
 	switch {
 	case report.StoppedEarly:

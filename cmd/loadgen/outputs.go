@@ -2,16 +2,19 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"chokepoint/internal/cli"
 	"chokepoint/internal/load/engine"
 	"chokepoint/internal/load/latency"
 	"chokepoint/internal/load/ledger"
@@ -79,6 +82,29 @@ func (f outputFile) unwritable(err error) error {
 	return fmt.Errorf("-%s: cannot write %s: %w; choose another place", f.flag, f.path, err)
 }
 
+// write calls do, which writes the file. A pipe or a device is not waited for for ever
+// once ctx has ended; a file on a slow disk is, since a result would be lost.
+func (f outputFile) write(ctx context.Context, do func() error) error {
+	if info, err := os.Stat(f.path); err != nil || info.Mode().IsRegular() {
+		return do()
+	}
+	return cli.Await(ctx, do)
+}
+
+// create begins the file.
+func (f outputFile) create(ctx context.Context) (*result.File, error) {
+	created := make(chan *result.File, 1)
+	err := f.write(ctx, func() error {
+		file, err := result.Create(f.path)
+		created <- file
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return <-created, nil
+}
+
 // overwrites refuses an output that would take the place of a result that is read,
 // or of the log beside it.
 func (f outputFile) overwrites(paths []string) error {
@@ -105,15 +131,15 @@ type outputs struct {
 }
 
 // openOutputs finds out before the load whether its files can be written.
-func openOutputs(o options) (*outputs, error) {
+func openOutputs(ctx context.Context, o options) (*outputs, error) {
 	out := &outputs{options: o}
 	for _, f := range o.outputFiles() {
 		var err error
 		switch f.flag {
 		case "hlog":
-			out.hlog, err = result.Create(f.path)
+			out.hlog, err = f.create(ctx)
 		case "per-second":
-			out.perSecond, err = result.Create(f.path)
+			out.perSecond, err = f.create(ctx)
 		default:
 			err = result.Probe(f.path)
 		}
@@ -123,18 +149,18 @@ func openOutputs(o options) (*outputs, error) {
 		}
 	}
 	if out.perSecond != nil {
-		out.rows = csv.NewWriter(out.perSecond)
+		out.rows = csv.NewWriter(cli.Awaited(ctx, out.perSecond))
 		out.rows.Write(perSecondHeader())
 	}
 	return out, nil
 }
 
 // log is where the interval log goes; nil if none is wanted.
-func (out *outputs) log() io.Writer {
+func (out *outputs) log(ctx context.Context) io.Writer {
 	if out.hlog == nil {
 		return nil
 	}
-	return out.hlog
+	return cli.Awaited(ctx, out.hlog)
 }
 
 func perSecondHeader() []string {
@@ -173,12 +199,15 @@ func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 // commit writes every file of the run. One that cannot be written costs no other,
 // and the error names each. unlogged is what went wrong with the interval log while
 // the run went on.
-func (out *outputs) commit(r *engine.Report, unlogged error) error {
+func (out *outputs) commit(ctx context.Context, r *engine.Report, unlogged error) error {
 	var failed []error
 	check := func(flag, path string, err error) {
 		if err != nil {
 			failed = append(failed, outputFile{flag, path}.unwritable(err))
 		}
+	}
+	write := func(flag, path string, do func() error) {
+		check(flag, path, outputFile{flag, path}.write(ctx, do))
 	}
 	o := out.options
 	if unlogged == nil {
@@ -188,18 +217,19 @@ func (out *outputs) commit(r *engine.Report, unlogged error) error {
 	check("per-second", o.perSecond, out.commitSeconds())
 	for _, d := range distributions(o.hgrm, endpointNames(o.plan)) {
 		var text bytes.Buffer
-		err := d.of(r.Timings[d.endpoint]).WriteDistribution(&text)
-		if err == nil {
-			err = result.WriteFile(d.path, text.Bytes())
+		if err := d.of(r.Timings[d.endpoint]).WriteDistribution(&text); err != nil {
+			check("hgrm", d.path, err)
+			continue
 		}
-		check("hgrm", d.path, err)
+		write("hgrm", d.path, func() error { return result.WriteFile(d.path, text.Bytes()) })
 	}
 	if o.requests != "" {
-		check("requests", o.requests, result.WriteRequests(o.requests, requestRows(r.Requests)))
+		rows := requestRows(r.Requests)
+		write("requests", o.requests, func() error { return result.WriteRequests(o.requests, rows) })
 	}
 	// Last: whoever waits for the result finds the other files complete.
 	if o.json != "" {
-		check("json", o.json, result.WriteJSON(o.json, r.Load))
+		write("json", o.json, func() error { return result.WriteJSON(o.json, r.Load) })
 	}
 	return errors.Join(failed...)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,7 @@ sent. -json writes the plan and not a result; the other outputs are not written.
 Exit codes: 0 the plan is good, 1 failure, 2 it is not, with a line for each fault.`
 
 // showPlan is the subcommand: it returns the exit code.
-func showPlan(args []string, stdout, stderr io.Writer) int {
+func showPlan(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	check := false
 	c := newCommandLine("loadgen plan")
 	c.fs.BoolVar(&check, "check", false, "a plan that this machine cannot carry is a fault too")
@@ -48,8 +49,9 @@ func showPlan(args []string, stdout, stderr io.Writer) int {
 		return cli.Fail(stderr, "loadgen", cli.ExitUsage, errors.New(effective.Needs.Lacks))
 	}
 	if o.json != "" {
-		if err := result.WriteJSON(o.json, effective); err != nil {
-			return cli.Fail(stderr, "loadgen", cli.ExitFailure, fmt.Errorf("-json: %w", err))
+		out := outputFile{"json", o.json}
+		if err := out.write(ctx, func() error { return result.WriteJSON(o.json, effective) }); err != nil {
+			return cli.Fail(stderr, "loadgen", cli.ExitFailure, out.unwritable(err))
 		}
 	}
 	effective.Print(stdout)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -28,7 +29,7 @@ Exit codes: 0 done, 1 failure, 2 usage, 3 invalid or incomplete, 99 a threshold 
 not met.`
 
 // report is the subcommand: it returns the exit code.
-func report(args []string, stdout, stderr io.Writer) int {
+func report(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var all []threshold.Threshold
 	fs := flag.NewFlagSet("loadgen report", flag.ContinueOnError)
 	out := outputFile{flag: "json"}
@@ -72,7 +73,7 @@ func report(args []string, stdout, stderr io.Writer) int {
 	}
 	load.Thresholds = threshold.EvaluateAll(all, load.Endpoints, merged.Responses)
 	if out.path != "" {
-		if err := result.WriteJSON(out.path, load); err != nil {
+		if err := out.write(ctx, func() error { return result.WriteJSON(out.path, load) }); err != nil {
 			return cli.Fail(stderr, "loadgen", cli.ExitFailure, out.unwritable(err))
 		}
 	}

@@ -32,7 +32,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return cli.CheckStdout("upstream", stdout, stderr, func(stdout io.Writer) int {
+	return cli.CheckStdout(ctx, "upstream", stdout, stderr, func(stdout io.Writer) int {
 		return serve(ctx, args, stdout, stderr)
 	})
 }

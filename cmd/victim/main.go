@@ -29,7 +29,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return cli.CheckStdout("victim", stdout, stderr, func(stdout io.Writer) int {
+	return cli.CheckStdout(ctx, "victim", stdout, stderr, func(stdout io.Writer) int {
 		return serve(ctx, args, stdout, stderr)
 	})
 }

@@ -40,7 +40,7 @@ func TestAResultThatCannotBePrintedIsAFailure(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			stdout, stderr := &full{left: test.room}, &bytes.Buffer{}
-			code := CheckStdout("program", stdout, stderr, func(stdout io.Writer) int {
+			code := CheckStdout(t.Context(), "program", stdout, stderr, func(stdout io.Writer) int {
 				for range 3 {
 					fmt.Fprint(stdout, "x")
 				}
