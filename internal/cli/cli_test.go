@@ -92,7 +92,7 @@ func TestFlagOverEnvironmentOverFile(t *testing.T) {
 
 func TestHelpAndVersionGoToStdout(t *testing.T) {
 	for _, test := range []struct{ flag, want string }{
-		{"-h", `^Usage: program \[flags\]\n\nEach flag can also be set as CHOKEPOINT_FLAG_NAME\.\n(.*\n)*  -rate second\n(.*\n)*  -version\n`},
+		{"-h", `^Usage: program \[flags\]\n\nEach flag can also be set as CHOKEPOINT_FLAG_NAME\.\n(.*\n)*  -rate second +requests per second .*\n(.*\n)*  -version +print .*\n`},
 		{"--help", `^Usage: program`},
 		{"-version", `^program \S+ go1\.\S+\n$`},
 	} {
