@@ -46,7 +46,7 @@ func attachedSentence(s result.Summary) string {
 // mostHeld lists, of the dump in which most were held, the places in which they
 // stood; empty if nobody was.
 func mostHeld(s result.Summary) string {
-	var worst []string
+	worst := ""
 	most := 0
 	for _, d := range s.Dumps {
 		if d.Point == pointBefore {
@@ -57,24 +57,28 @@ func mostHeld(s result.Summary) string {
 		for _, where := range whereColumns(d.Where) {
 			if n := d.Where[where]; n > 0 && heldPlace(where) {
 				held += n
-				places = append(places, fmt.Sprintf("%s in %s", count(n), whereInWords(where)))
+				verb := ""
+				if len(places) == 0 {
+					verb = " stood"
+				}
+				places = append(places, fmt.Sprintf("%s%s in %s", count(n), verb, whereInWords(where)))
 			}
 		}
 		if held > most {
 			most = held
-			worst = []string{fmt.Sprintf("at %s %s stood: %s", instant(d.AtS), counted(d, held), enumerate(places))}
+			worst = fmt.Sprintf("at %s, of %s %s", instant(d.AtS), counted(d), enumerate(places))
 		}
 	}
-	return strings.Join(worst, "")
+	return worst
 }
 
-// counted is so many of whom a dump counts by place: workers where it shows them,
-// else its goroutines or threads.
-func counted(d result.Dump, n int) string {
+// counted are those whom a dump counts by place: workers where it shows them, else
+// its goroutines or threads.
+func counted(d result.Dump) string {
 	if d.Workers > 0 || d.Queued > 0 {
-		return plural(n, "worker")
+		return plural(d.Workers, "worker")
 	}
-	return plural(n, memberOf(d))
+	return plural(d.Goroutines, memberOf(d))
 }
 
 // memberOf is what a dump is of.

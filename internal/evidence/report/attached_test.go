@@ -64,7 +64,7 @@ func TestARunOfAnAttachedService(t *testing.T) {
 			"Go, no metrics", attachedRun(),
 			[]string{
 				"# Attach, staging: not protected",
-				"**Not protected: /shop lost 66.7 % of its 1,200 requests (p95 of its answers 27,900 ms) and /ads 66.7 % of its 1,200 requests and /feed 66.7 % of its 1,200 requests; at +65.0 s 23 goroutines stood: 20 in the upstream read and 3 in the wait for a permit.**",
+				"**Not protected: /shop lost 66.7 % of its 1,200 requests (p95 of its answers 27,900 ms) and /ads 66.7 % of its 1,200 requests and /feed 66.7 % of its 1,200 requests; at +65.0 s, of 2,150 goroutines 20 stood in the upstream read and 3 in the wait for a permit.**",
 				"## Where the goroutines stood", "the pool of this service is not one that the dump tells",
 				"The run has no metrics of the service.", "**Not recovered** in the 45.0 s",
 				"`/shop`", "answer took", "| `load_15s` | 15.0 s | 550 | – | – | 7.0 ms |", "the server does not count", "/shop failed",
@@ -74,7 +74,7 @@ func TestARunOfAnAttachedService(t *testing.T) {
 		{
 			"Tomcat, with metrics", tomcatRun(),
 			[]string{
-				"; at most 200 of 200 workers were busy; at +15.0 s 199 workers stood: 199 in the upstream read.**",
+				"; at most 200 of 200 workers were busy; at +15.0 s, of 200 workers 199 stood in the upstream read.**",
 				"## Where the workers stood", "| busy workers | `tomcat_threads_busy_threads` | 200 | – |",
 				"| CPU; 100 % is one core | `process_cpu_usage` | 9.0 % | 2.5 % |", "| point | at | threads |", "The largest groups of threads",
 			},

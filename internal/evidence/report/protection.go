@@ -22,7 +22,7 @@ func (c comparisonFolder) heldAtMost(profile string) float64 {
 // protectionBlocks say what each profile does and what it does not, in its own
 // figures.
 func (c comparisonFolder) protectionBlocks() []block {
-	t := table{columns: []column{words("profile"), words("/fast survives"), numbers("/fast p95"), numbers("longest call, p99"), numbers("held in the upstream at most"),
+	t := table{columns: []column{words("profile"), words("/fast survives"), numbers("/fast p95"), numbers("longest call, p99"), numbers("held in the upstream, most in a dump"),
 		numbers("busy at most"), numbers("queued at most"), numbers("/upstream answered"), numbers("pool free after the load")}}
 	var said list
 	for _, p := range c.Profiles {
@@ -50,7 +50,7 @@ func (c comparisonFolder) protectionBlocks() []block {
 	if len(t.rows) == 0 {
 		return nil
 	}
-	return []block{said, t, paragraph{plain("Figures are medians over the valid runs. A call is a request to /" + upstreamEndpoint + ", from its due time until it ended.")}}
+	return []block{said, t, paragraph{plain("Figures are medians over the valid runs. A call is a request to /" + upstreamEndpoint + ", from its due time until it ended. Those held in the upstream are counted in the dumps; between two dumps they may be more.")}}
 }
 
 // protection is what one profile did, in medians.
