@@ -189,65 +189,75 @@ var (
 	methodSyntax = regexp.MustCompile(`^[A-Z]+$`)
 )
 
-// Validate says what is wrong with a plan, in one line with the remedy.
+// Validate says what is wrong with a plan, in one line with the remedy. It is the
+// first of what SettingFaults and EndpointFaults find.
 func (c Config) Validate() error {
-	switch {
-	case len(c.Endpoints) == 0:
-		return errors.New("no endpoint: give a URL and -rate, or -endpoint name=fast,url=URL,rate=20/s")
-	case c.Duration <= 0:
-		return fmt.Errorf("duration %v must be above zero", c.Duration)
-	case c.Duration > maxDuration:
-		return fmt.Errorf("duration %v is longer than %v", c.Duration, maxDuration)
-	case c.Pattern != nil && c.Pattern.Length() != c.Duration:
-		return fmt.Errorf("the %s arrivals last %v, and the duration is %v; make them the same", c.Arrivals, c.Pattern.Length(), c.Duration)
-	case c.Pattern == nil && c.Arrivals != Constant && c.Arrivals != Poisson:
-		return fmt.Errorf("arrivals %q: choose %s or %s", c.Arrivals, Constant, Poisson)
-	case c.GracefulStop != nil && *c.GracefulStop < 0:
-		return fmt.Errorf("graceful stop %v is negative; leave it out to wait for every answer", *c.GracefulStop)
-	case c.MaxLag < 0:
-		return fmt.Errorf("maximum lag %v is negative", c.MaxLag)
-	case c.Quantum < 0:
-		return fmt.Errorf("quantum %v is negative; 0 sends every request at its due time", c.Quantum)
-	case c.Quantum >= c.MaxLag && c.Quantum > 0:
-		return fmt.Errorf("a quantum of %v makes requests up to %v late, and a maximum lag of %v makes that run invalid; lower the quantum or raise the maximum lag",
-			c.Quantum, c.Quantum, c.MaxLag)
-	case c.Engine != Auto && c.Engine != Loop && c.Engine != Goroutines:
-		return fmt.Errorf("engine %q: choose %s, %s or %s", c.Engine, Auto, Loop, Goroutines)
-	case c.Loops < 0:
-		return fmt.Errorf("%d loops; give one or more, or none to have them computed", c.Loops)
-	case c.Loops > 0 && c.engine() != Loop:
-		return fmt.Errorf("%d loops, and the engine is %s, which has none; leave the loops out", c.Loops, c.engine())
-	case c.Engine == Loop && !loopSupported:
-		return fmt.Errorf("engine %s runs on Linux only; choose %s or %s", Loop, Auto, Goroutines)
-	case !nameSyntax.MatchString(c.Phase):
-		return fmt.Errorf("phase %q: use letters, digits, _ and - only", c.Phase)
+	faults := c.SettingFaults()
+	for i := 0; i < len(c.Endpoints) && len(faults) == 0; i++ {
+		faults = c.EndpointFaults(i)
 	}
-	if err := c.validateClosed(); err != nil {
-		return err
-	}
-	if err := c.validateWarmup(); err != nil {
-		return err
-	}
-	if err := c.validateShard(); err != nil {
-		return err
-	}
-	if err := c.validateStart(); err != nil {
-		return err
-	}
-	if err := c.Connections.validate(); err != nil {
-		return err
-	}
-	names := map[string]bool{}
-	for _, e := range c.Endpoints {
-		if err := e.validate(c); err != nil {
-			return err
-		}
-		if names[e.Name] {
-			return fmt.Errorf("two endpoints are named %q; give each its own name", e.Name)
-		}
-		names[e.Name] = true
+	if len(faults) > 0 {
+		return faults[0]
 	}
 	return nil
+}
+
+// check gathers what is wrong.
+type check []error
+
+// that adds a fault if it is one.
+func (f *check) that(wrong bool, format string, args ...any) {
+	if wrong {
+		*f = append(*f, fmt.Errorf(format, args...))
+	}
+}
+
+// no adds an error if it is one.
+func (f *check) no(err error) {
+	if err != nil {
+		*f = append(*f, err)
+	}
+}
+
+// SettingFaults are all that is wrong with a plan beside its endpoints, each in one
+// line with the remedy.
+func (c Config) SettingFaults() []error {
+	var f check
+	f.that(len(c.Endpoints) == 0, "no endpoint: give a URL and -rate, or -endpoint name=fast,url=URL,rate=20/s")
+	f.that(c.Duration <= 0, "duration %v must be above zero", c.Duration)
+	f.that(c.Duration > maxDuration, "duration %v is longer than %v", c.Duration, maxDuration)
+	if c.Pattern != nil {
+		f.that(c.Pattern.Length() != c.Duration, "the %s arrivals last %v, and the duration is %v; make them the same", c.Arrivals, c.Pattern.Length(), c.Duration)
+	} else {
+		f.that(c.Arrivals != Constant && c.Arrivals != Poisson, "arrivals %q: choose %s or %s", c.Arrivals, Constant, Poisson)
+	}
+	f.that(c.GracefulStop != nil && *c.GracefulStop < 0, "graceful stop %v is negative; leave it out to wait for every answer", c.patience())
+	f.that(c.MaxLag < 0, "maximum lag %v is negative", c.MaxLag)
+	f.that(c.Quantum < 0, "quantum %v is negative; 0 sends every request at its due time", c.Quantum)
+	f.that(c.Quantum >= c.MaxLag && c.Quantum > 0 && c.MaxLag >= 0, "a quantum of %v makes requests up to %v late, and a maximum lag of %v makes that run invalid; lower the quantum or raise the maximum lag",
+		c.Quantum, c.Quantum, c.MaxLag)
+	if c.Engine != Auto && c.Engine != Loop && c.Engine != Goroutines {
+		f.that(true, "engine %q: choose %s, %s or %s", c.Engine, Auto, Loop, Goroutines)
+	} else {
+		f.that(c.Loops > 0 && c.engine() != Loop, "%d loops, and the engine is %s, which has none; leave the loops out", c.Loops, c.engine())
+	}
+	f.that(c.Loops < 0, "%d loops; give one or more, or none to have them computed", c.Loops)
+	f.that(c.Engine == Loop && !loopSupported, "engine %s runs on Linux only; choose %s or %s", Loop, Auto, Goroutines)
+	f.that(!nameSyntax.MatchString(c.Phase), "phase %q: use letters, digits, _ and - only", c.Phase)
+	f.no(c.validateClosed())
+	f.no(c.validateWarmup())
+	f.no(c.validateShard())
+	f.no(c.validateStart())
+	f.no(c.Connections.validate())
+	return f
+}
+
+// patience is GracefulStop, and 0 where there is none.
+func (c Config) patience() time.Duration {
+	if c.GracefulStop == nil {
+		return 0
+	}
+	return *c.GracefulStop
 }
 
 // validateStart says why the start cannot be had, or no longer.
@@ -265,49 +275,62 @@ func (c Config) validateStart() error {
 	return fmt.Errorf("start at %s leaves no time for a warm-up of %v before it; give a later time", c.StartAt.Format(time.RFC3339Nano), c.Warmup)
 }
 
-func (e Endpoint) validate(c Config) error {
+// EndpointFaults are all that is wrong with endpoint i, each in one line with the
+// remedy.
+func (c Config) EndpointFaults(i int) []error {
+	e := c.Endpoints[i]
 	if !nameSyntax.MatchString(e.Name) {
-		return fmt.Errorf("endpoint name %q: use letters, digits, _ and - only", e.Name)
+		return []error{fmt.Errorf("endpoint name %q: use letters, digits, _ and - only", e.Name)}
 	}
+	var f check
+	f.that(slices.ContainsFunc(c.Endpoints[:i], func(before Endpoint) bool { return before.Name == e.Name }),
+		"two endpoints are named %q; give each its own name", e.Name)
+	for _, err := range e.faults(c) {
+		f.no(fmt.Errorf("endpoint %s: %w", e.Name, err))
+	}
+	return f
+}
+
+// faults are what is wrong with e in c, without its name.
+func (e Endpoint) faults(c Config) []error {
+	var f check
 	u, err := target(e.URL)
 	if err == nil {
 		_, _, err = c.Connections.destination(u)
 	}
-	if err != nil {
-		return fmt.Errorf("endpoint %s: %w", e.Name, err)
+	f.no(err)
+	if err == nil {
+		f.that(c.Engine == Loop && u.Scheme != "http", "engine %s speaks plain http only, and %q is not; choose %s or %s", Loop, Redacted(e.URL), Auto, Goroutines)
+		f.no(e.validateRequests(u))
 	}
-	if c.Engine == Loop && u.Scheme != "http" {
-		return fmt.Errorf("endpoint %s: engine %s speaks plain http only, and %q is not; choose %s or %s", e.Name, Loop, Redacted(e.URL), Auto, Goroutines)
-	}
+	f.that(!methodSyntax.MatchString(e.Method), "method %q is not an HTTP method such as GET", e.Method)
+	f.no(e.validateRate(c))
+	f.that(c.Closed > 0 && e.Workers != c.Closed, "%d workers, and the closed model gives every endpoint %d; leave the workers out", e.Workers, c.Closed)
+	f.that(e.Timeout < 0, "timeout %v is negative", e.Timeout)
+	f.that(e.Workers < 0 && c.Closed == 0, "%d workers; give one or more, or none to have them computed", e.Workers)
+	return f
+}
+
+// validateRate says what is wrong with the number of e's arrivals.
+func (e Endpoint) validateRate(c Config) error {
 	limit := maxArrivals
 	if c.Arrivals == Poisson {
 		limit = maxPoisson
 	}
 	r := e.Rate.PerSecond()
 	switch {
-	case !methodSyntax.MatchString(e.Method):
-		return fmt.Errorf("endpoint %s: method %q is not an HTTP method such as GET", e.Name, e.Method)
 	case c.Pattern != nil && r != 0:
-		return fmt.Errorf("endpoint %s: rate %v belongs to constant or poisson arrivals; %s arrivals have their own", e.Name, e.Rate, c.Arrivals)
+		return fmt.Errorf("rate %v belongs to constant or poisson arrivals; %s arrivals have their own", e.Rate, c.Arrivals)
 	case c.Pattern != nil && c.Pattern.Count(e.Name) == 0:
-		return fmt.Errorf("endpoint %s: the %s arrivals have none for it", e.Name, c.Arrivals)
+		return fmt.Errorf("the %s arrivals have none for it", c.Arrivals)
 	case c.Pattern != nil && float64(c.Pattern.Count(e.Name)) > maxArrivals:
-		return fmt.Errorf("endpoint %s: more than %.0g %s arrivals; lower the rate or the duration", e.Name, maxArrivals, c.Arrivals)
+		return fmt.Errorf("more than %.0g %s arrivals; lower the rate or the duration", maxArrivals, c.Arrivals)
 	case c.Closed > 0 && r != 0:
-		return fmt.Errorf("endpoint %s: rate %v is of the open model; a closed model sends as fast as it is answered", e.Name, e.Rate)
-	case c.Closed > 0 && e.Workers != c.Closed:
-		return fmt.Errorf("endpoint %s: %d workers, and the closed model gives every endpoint %d; leave the workers out", e.Name, e.Workers, c.Closed)
+		return fmt.Errorf("rate %v is of the open model; a closed model sends as fast as it is answered", e.Rate)
 	case c.Closed == 0 && c.Pattern == nil && (!(r > 0) || math.IsInf(r, 0)):
-		return fmt.Errorf("endpoint %s: rate %v must be above zero; give rate=20/s", e.Name, r)
+		return fmt.Errorf("rate %v must be above zero; give rate=20/s", r)
 	case r*c.Duration.Seconds() > limit:
-		return fmt.Errorf("endpoint %s: %v for %v is more than %.0g %s arrivals; lower the rate or the duration", e.Name, e.Rate, c.Duration, limit, c.Arrivals)
-	case e.Timeout < 0:
-		return fmt.Errorf("endpoint %s: timeout %v is negative", e.Name, e.Timeout)
-	case e.Workers < 0:
-		return fmt.Errorf("endpoint %s: %d workers; give one or more, or none to have them computed", e.Name, e.Workers)
-	}
-	if err := e.validateRequests(u); err != nil {
-		return fmt.Errorf("endpoint %s: %w", e.Name, err)
+		return fmt.Errorf("%v for %v is more than %.0g %s arrivals; lower the rate or the duration", e.Rate, c.Duration, limit, c.Arrivals)
 	}
 	return nil
 }

@@ -52,6 +52,16 @@ type setting struct{ flag, key, text, at string }
 // place is where the file has a key; empty if it has not.
 func (d document) place(key string) string { return d.lines[key] }
 
+// placeOf is where the file sets a flag to a text; empty if it does not.
+func (d document) placeOf(flag, text string) string {
+	for _, s := range d.settings {
+		if s.flag == flag && s.text == text {
+			return s.at
+		}
+	}
+	return ""
+}
+
 // mentioned is the place of the longest key that a text names in words; empty if
 // it names none.
 func (d document) mentioned(text string) string {

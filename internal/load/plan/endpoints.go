@@ -41,12 +41,13 @@ func (b *builder) setEndpoints(urls []string) {
 	all = b.chosen(all)
 	for _, d := range all {
 		b.config.Endpoints = append(b.config.Endpoints, d.endpoint(&b.faults))
+		b.places = append(b.places, d.at)
 	}
-	if len(b.faults) > 0 || b.config.Pattern != nil || b.config.Closed != 0 {
+	if b.config.Pattern != nil || b.config.Closed != 0 || b.unread[flagArrivals] || b.unread[flagClosed] {
 		return
 	}
 	for i, e := range b.config.Endpoints {
-		if e.Rate == 0 {
+		if e.Rate == 0 && !all[i].has(flagRate) && !all[i].faulty && !b.misread {
 			b.faults.add(all[i].at, fmt.Errorf("endpoint %s: rate is missing; give rate=20/s, or -rate 20/s with a URL, or -closed 10 for 10 workers that send as fast as they are answered", e.Name))
 		}
 	}
@@ -110,6 +111,7 @@ func named(name string) description {
 // withURL adds the URL after the flags, or gives it to the one endpoint of the
 // file.
 func (b *builder) withURL(all []description, base description, urls []string) []description {
+	before := len(b.faults)
 	switch {
 	case len(urls) > 1:
 		b.faults.add("", fmt.Errorf("one URL is enough, got %d arguments; flags go before it, and more URLs are given with -endpoint", len(urls)))
@@ -125,6 +127,11 @@ func (b *builder) withURL(all []description, base description, urls []string) []
 		return all
 	case len(all) == 0:
 		all = append(all, base.under(named(urlEndpoint)))
+	}
+	if len(b.faults) > before {
+		// Whatever it was meant to be, nothing follows from it.
+		all[0].faulty = true
+		return all
 	}
 	all[0].texts["url"] = []datum{{text: urls[0]}}
 	return all

@@ -1,7 +1,11 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -20,8 +24,27 @@ func (f Fault) Error() string {
 	return f.At + ": " + f.Err.Error()
 }
 
-// Faults are all that is wrong with a plan, in the order of their finding.
+// line is the line of the file that the fault is of; 0 if it is of the whole file, and
+// the last there could be if it is of a flag.
+func (f Fault) line() int {
+	if f.At == "" {
+		return math.MaxInt
+	}
+	n, err := strconv.Atoi(f.At[strings.LastIndex(f.At, ":")+1:])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Faults are all that is wrong with a plan: those of its file in the order of their
+// lines, and then those of flags in the order of their finding.
 type Faults []Fault
+
+// sort puts the faults in order.
+func (f Faults) sort() {
+	slices.SortStableFunc(f, func(a, b Fault) int { return cmp.Compare(a.line(), b.line()) })
+}
 
 // add appends a fault, once.
 func (f *Faults) add(at string, err error) {

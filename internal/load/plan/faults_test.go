@@ -28,22 +28,53 @@ endpoints:
     timeout: 0s
   - url: http://a/
     rate: 3
-`, `P:2: unknown key "grace-stop"; did you mean graceful-stop?
+`, `P:1: duration "soon": not a duration such as 500ms, 30s or 5m
+P:2: unknown key "grace-stop"; did you mean graceful-stop?
 P:3: unknown key "gracefulStop"; did you mean graceful-stop?
+P:4: threshold "avg<2ms": a mean hides the slow answers; take med or a percentile such as p(95); write it as fast:p(95)<200ms, failed<1% or dropped==0
 P:5: seed has no value; give one, or leave the key out
 P:6: seed is given twice
-P:13: unknown key "headers"; did you mean header?
-P:1: duration "soon": not a duration such as 500ms, 30s or 5m
-P:4: threshold "avg<2ms": a mean hides the slow answers; take med or a percentile such as p(95); write it as fast:p(95)<200ms, failed<1% or dropped==0
+P:8: endpoint fast: URL "ftp://a/" must start with http:// or https://
 P:12: endpoint slow: rate "many": not a number; write it as 20, 20/s, 1200/m or 72000/h
+P:13: unknown key "headers"; did you mean header?
 P:14: endpoint slow: timeout 0s must be above zero
 P:15: an endpoint has no name; give name: a`},
+		{"what is read and what only the whole can tell", `warmup: -1s
+max-lag: soon
+quantum: 10ms
+thresholds:
+- nobody:med<1s
+- noone:med<1s
+endpoints:
+- {name: fast, url: http://a/, rate: many}
+- {name: fast, url: http://a/, rate: 1, method: get}
+- {name: bare, url: a/path, rate: 1}
+- {name: idle, url: http://a/}
+- {name: both, url: a/path, rate: -1}
+`, `P:1: a warm-up of -1s must be between 0 and 720h0m0s
+P:2: max-lag "soon": not a duration such as 500ms, 30s or 5m
+P:5: threshold "nobody:med<1s": there is no endpoint nobody, only fast, fast, bare, idle, both
+P:6: threshold "noone:med<1s": there is no endpoint noone, only fast, fast, bare, idle, both
+P:8: endpoint fast: rate "many": not a number; write it as 20, 20/s, 1200/m or 72000/h
+P:9: two endpoints are named "fast"; give each its own name
+P:9: endpoint fast: method "get" is not an HTTP method such as GET
+P:10: endpoint bare: URL "a/path" must start with http:// or https://
+P:11: endpoint idle: rate is missing; give rate=20/s, or -rate 20/s with a URL, or -closed 10 for 10 workers that send as fast as they are answered
+P:12: endpoint both: rate "-1": must be above zero
+P:12: endpoint both: URL "a/path" must start with http:// or https://`},
+		{"nothing follows from a fault", `arrivals: burst
+count: 5
+url: http://a/
+`, `P:1: arrivals "burst": choose constant, poisson, ramp:10/s..100/s, steps:100/s:30s,200/s:30s or replay:FILE`},
 		{"what only the whole can tell", `quantum: 10ms
 endpoints:
 - {name: a, url: ftp://a/, rate: 10}
 - {name: b, url: 'http:///x', rate: 10}
 - {name: a b, url: http://a/, rate: 10}
-`, `P:1: a quantum of 10ms makes requests up to 10ms late, and a maximum lag of 5ms makes that run invalid; lower the quantum or raise the maximum lag`},
+`, `P:1: a quantum of 10ms makes requests up to 10ms late, and a maximum lag of 5ms makes that run invalid; lower the quantum or raise the maximum lag
+P:3: endpoint a: URL "ftp://a/" must start with http:// or https://
+P:4: endpoint b: URL "http:///x" has no host
+P:5: endpoint name "a b": use letters, digits, _ and - only`},
 		{"of each endpoint", `endpoints:
 - {name: a, url: ftp://a/, rate: 10}
 - {name: b, url: 'http:///x', rate: 10}
@@ -57,8 +88,8 @@ P:4: endpoint name "a b": use letters, digits, _ and - only`},
 			`P:3: two endpoints are named "a"; give each its own name`},
 		{"no rate", "endpoints:\n- {name: a, url: http://a/}\n", "P:2: endpoint a: rate is missing; give rate=20/s, or -rate 20/s with a URL, or -closed 10 for 10 workers that send as fast as they are answered"},
 		{"of one or of several", "rate: 4\nurl: http://b/\nendpoints:\n- {name: a, url: http://a/, rate: 1}\n",
-			"P:2: url is of one endpoint, and there is a list of them; write it into each\nP:1: rate is of one endpoint, and there is a list of them; write it into each"},
-		{"a threshold of nobody", "url: http://a/\nrate: 1\nthresholds:\n- slow:med<1s\n", `P:3: threshold "slow:med<1s": there is no endpoint slow, only url`},
+			"P:1: rate is of one endpoint, and there is a list of them; write it into each\nP:2: url is of one endpoint, and there is a list of them; write it into each"},
+		{"a threshold of nobody", "url: http://a/\nrate: 1\nthresholds:\n- slow:med<1s\n", `P:4: threshold "slow:med<1s": there is no endpoint slow, only url`},
 		{"arrivals", "url: http://a/\narrivals: burst\n", `P:2: arrivals "burst": choose constant, poisson, ramp:10/s..100/s, steps:100/s:30s,200/s:30s or replay:FILE`},
 		{"arrivals and a duration", "url: http://a/\narrivals: steps:5/s:1s\nduration: 2s\n", `P:2: arrivals "steps:5/s:1s" last 1s, and the duration is 2s; leave the duration out`},
 		{"a count and a duration", "url: http://a/\nrate: 1\ncount: 5\nduration: 2s\n", "P:3: count 5: the duration is count / rate; leave the duration out"},

@@ -39,32 +39,36 @@ type builder struct {
 	given  map[string]bool // the flags that were set, not by the file
 	config engine.Config
 	names  []string // of all endpoints, also those that -only leaves out
+	places []string // where the file has each endpoint of config; empty if it has not
 	faults Faults
+	// unread are the flags that the file has a text for which is none of theirs:
+	// nothing follows from what they are now.
+	unread map[string]bool
+	// misread says that there are keys that could not be read: what is missing may be
+	// among them.
+	misread bool
 }
 
 // Plan makes the plan of the flags, which must be parsed, of the file that -plan
 // names and of urls, the arguments after the flags. An error is of type Faults.
 func (f *Flags) Plan(urls []string) (Plan, error) {
-	b := builder{flags: f, given: cli.Given(f.fs)}
+	b := builder{flags: f, given: cli.Given(f.fs), unread: map[string]bool{}}
 	if f.file != "" {
 		b.file, b.faults = readDocument(f.file)
+		b.misread = len(b.faults) > 0
 		b.applySettings()
 	}
 	b.config = f.config
 	b.setArrivals()
 	b.setConnections()
 	b.setEndpoints(urls)
-	if len(b.faults) == 0 {
-		b.setCount()
-	}
+	b.standIn()
+	b.setCount()
 	b.checkZeros()
-	if len(b.faults) > 0 {
-		// What follows from a fault is not a second one.
-		return Plan{}, b.faults
-	}
 	b.config = b.config.WithDefaults()
 	b.validate()
 	if len(b.faults) > 0 {
+		b.faults.sort()
 		return Plan{}, b.faults
 	}
 	return Plan{Config: b.config, Thresholds: f.thresholds, File: f.file}, nil
@@ -83,7 +87,31 @@ func (b *builder) applySettings() {
 				err = fmt.Errorf("%s%w", what, err)
 			}
 			b.faults.add(s.at, err)
+			b.unread[s.flag] = true
 		}
+	}
+}
+
+// standIn puts something good in the place of what is at fault already, so that the
+// rest of the plan can be looked at: what follows from a fault is not a second one.
+func (b *builder) standIn() {
+	if len(b.faults) == 0 {
+		return
+	}
+	for i := range b.config.Endpoints {
+		e := &b.config.Endpoints[i]
+		if e.Rate == 0 && b.config.Pattern == nil && b.config.Closed == 0 {
+			e.Rate = 1
+		}
+		if e.URL == "" {
+			e.URL = "http://127.0.0.1/"
+		}
+	}
+	if b.unread[flagMaxLag] {
+		b.config.Quantum = 0
+	}
+	if b.unread[flagArrivals] {
+		b.config.Arrivals = engine.Constant
 	}
 }
 
@@ -135,33 +163,33 @@ func (b *builder) checkZeros() {
 	}
 }
 
-// validate finds what is wrong with the plan as a whole, and with each endpoint by
-// itself.
+// validate finds what is wrong with the plan as a whole, and with each endpoint.
 func (b *builder) validate() {
+	if err := b.recorded(b.names); err != nil {
+		b.faults.add(b.file.place(flagArrivals), err)
+	}
+	if len(b.config.Endpoints) == 0 && len(b.faults) > 0 {
+		return // it is not known what there would be
+	}
 	names := make([]string, len(b.config.Endpoints))
 	for i, e := range b.config.Endpoints {
 		names[i] = e.Name
 	}
-	if err := b.recorded(b.names); err != nil {
-		b.faults.add(b.file.place(flagArrivals), err)
-	}
-	if err := threshold.CheckEndpoints(b.flags.thresholds, names); err != nil {
-		b.faults.add(b.file.place(keyThresholds), err)
-	}
-	whole := b.config.Validate()
-	if whole == nil {
-		return
-	}
-	// It is the first fault only: with one endpoint at a time there is one for each.
-	for _, e := range b.config.Endpoints {
-		alone := b.config
-		alone.Endpoints = []engine.Endpoint{e}
-		if err := alone.Validate(); err != nil {
-			b.faults.add(b.placeOf(e.Name, err), err)
+	for _, t := range b.flags.thresholds {
+		if err := threshold.CheckEndpoints([]threshold.Threshold{t}, names); err != nil {
+			b.faults.add(b.file.placeOf(flagThreshold, t.String()), err)
 		}
 	}
-	if len(b.faults) == 0 {
-		b.faults.add(b.placeOfSecond(), whole)
+	for _, err := range b.config.SettingFaults() {
+		b.faults.add(b.file.mentioned(err.Error()), err)
+	}
+	for i, e := range b.config.Endpoints {
+		if e.Name == "" {
+			continue // said already
+		}
+		for _, err := range b.config.EndpointFaults(i) {
+			b.faults.add(b.placeOf(i), err)
+		}
 	}
 }
 
@@ -179,30 +207,12 @@ func (b *builder) recorded(names []string) error {
 	return nil
 }
 
-// placeOf is where the file says what a fault of an endpoint, or of the plan, is
-// about; empty if the file does not.
-func (b *builder) placeOf(endpoint string, err error) string {
-	if strings.HasPrefix(err.Error(), "endpoint ") {
-		for _, d := range b.file.endpoints {
-			if d.name() == endpoint {
-				return d.at
-			}
-		}
-		return b.file.place("url")
+// placeOf is where the file says what endpoint i is; empty if the file does not.
+func (b *builder) placeOf(i int) string {
+	if at := b.places[i]; at != "" || len(b.file.endpoints) > 0 {
+		return at
 	}
-	return b.file.mentioned(err.Error())
-}
-
-// placeOfSecond is where the file has the second endpoint of one name.
-func (b *builder) placeOfSecond() string {
-	seen := map[string]bool{}
-	for _, d := range b.file.endpoints {
-		if seen[d.name()] {
-			return d.at
-		}
-		seen[d.name()] = true
-	}
-	return ""
+	return b.file.place("url")
 }
 
 // Register adds the flags of a plan to fs.

@@ -31,10 +31,12 @@ func (b *builder) setArrivals() {
 	at := b.file.place(flagArrivals)
 	pattern, err := arrival.ParsePattern(text, b.config.Duration)
 	if err != nil {
+		b.unread[flagArrivals] = true
 		b.faults.add(at, err)
 		return
 	}
 	if length := pattern.Length(); cli.Given(b.flags.fs)[flagDuration] && length != b.config.Duration {
+		b.unread[flagArrivals] = true
 		b.faults.add(at, fmt.Errorf("arrivals %q last %v, and the duration is %v; leave the duration out", text, length, b.config.Duration))
 		return
 	}
@@ -44,7 +46,7 @@ func (b *builder) setArrivals() {
 // setCount makes the window as long as -count requests take.
 func (b *builder) setCount() {
 	n := b.flags.count
-	if !cli.Given(b.flags.fs)[flagCount] {
+	if !cli.Given(b.flags.fs)[flagCount] || len(b.config.Endpoints) == 0 && len(b.faults) > 0 || b.unread[flagArrivals] || b.unread[flagClosed] {
 		return
 	}
 	fault := func(format string, args ...any) {
