@@ -1,8 +1,8 @@
 package sizing
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"time"
@@ -191,21 +191,21 @@ func (q *Question) timeouts() (all []Candidate, chosen time.Duration, err error)
 func (q *Question) fewestPermits(ctx context.Context, timeout time.Duration) (int, error) {
 	peak := rate.Rate(q.Rate.PerSecond() * (1 + q.Goals.Headroom))
 	enough := func(permits int) (bool, error) {
-		if ctx.Err() != nil {
-			return false, context.Cause(ctx)
-		}
-		p, err := q.healthy(Pair{timeout, permits}, peak)
+		p, err := q.healthy(ctx, Pair{timeout, permits}, peak)
 		return rejected(p).High <= q.Goals.MaxRejected, err
 	}
 	low := 0 // is too few
-	high := max(1, int(math.Ceil(q.inFlight(timeout))))
+	high := min(max(1, int(math.Ceil(q.inFlight(timeout)))), q.Workers)
 	for {
 		ok, err := enough(high)
 		if err != nil {
 			return 0, err
 		}
-		if ok || high >= q.Workers {
+		if ok {
 			break
+		}
+		if high >= q.Workers {
+			return high, nil // fewer refuse no less
 		}
 		low, high = high, min(high+max(high/2, 4), q.Workers)
 	}
@@ -270,10 +270,7 @@ func (q *Question) estimateAll(ctx context.Context, a *Advice) error {
 	for i := range a.Outage {
 		c := &a.Outage[i]
 		group.Go(func() error {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			p, err := q.outage(c.pair)
+			p, err := q.outage(ctx, c.pair)
 			c.Held, c.ExhaustedS = held(p), exhausted(p)
 			return err
 		})
@@ -300,17 +297,14 @@ func (q *Question) withoutWait(ctx context.Context, timeout time.Duration) (*Can
 }
 
 func (q *Question) estimate(ctx context.Context, c *Candidate) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	pair := c.Pair()
-	now, err := q.healthy(pair, q.Rate)
-	peak, peakErr := q.healthy(pair, rate.Rate(q.Rate.PerSecond()*(1+q.Goals.Headroom)))
-	dead, deadErr := q.outage(pair)
+	now, err := q.healthy(ctx, pair, q.Rate)
+	peak, peakErr := q.healthy(ctx, pair, rate.Rate(q.Rate.PerSecond()*(1+q.Goals.Headroom)))
+	dead, deadErr := q.outage(ctx, pair)
 	c.Rejected, c.RejectedAtHeadroom, c.Held, c.ExhaustedS = rejected(now), rejected(peak), held(dead), exhausted(dead)
 	c.Meets = c.CutRatio <= q.Goals.MaxCut && c.RejectedAtHeadroom.High <= q.Goals.MaxRejected &&
 		c.Held.High <= q.Goals.MaxHeld*float64(q.Workers)
-	return errors.Join(err, peakErr, deadErr)
+	return cmp.Or(err, peakErr, deadErr)
 }
 
 // rejected is the share of the calls that got no permit.

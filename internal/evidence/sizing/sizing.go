@@ -14,6 +14,7 @@
 package sizing
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -139,23 +140,31 @@ const (
 	otherStream = "fast"
 )
 
-// healthy predicts the load in which the upstream answers as in the question.
-func (q *Question) healthy(p Pair, r rate.Rate) (queueing.Prediction, error) {
+// healthy predicts the load in which the upstream answers as in the question. A
+// prediction may take seconds: none is begun once ctx is done.
+func (q *Question) healthy(ctx context.Context, p Pair, r rate.Rate) (queueing.Prediction, error) {
 	calls := q.calls
 	if calls == 0 {
 		calls = simulated
 	}
 	length := max(time.Duration(calls/r.PerSecond()*float64(time.Second)), steady*q.Latency.Quantile(0.99))
+	if ctx.Err() != nil {
+		return queueing.Prediction{}, context.Cause(ctx)
+	}
 	return queueing.Predict(q.model(p, r, length))
 }
 
 // outage predicts the load in which the upstream reads every request and never
-// answers. It is long enough for calls without any protection to fill the pool.
-func (q *Question) outage(p Pair) (queueing.Prediction, error) {
+// answers. It is long enough for calls without any protection to fill the pool. Once
+// ctx is done it is not begun.
+func (q *Question) outage(ctx context.Context, p Pair) (queueing.Prediction, error) {
 	fill := float64(q.Workers) / q.Rate.PerSecond()
 	length := time.Duration(1.5*fill*float64(time.Second)) + 3*(p.Timeout+q.PermitWait) + time.Second
 	cfg := q.model(p, q.Rate, length)
 	cfg.Fault, cfg.FaultRate = "hang", 1
+	if ctx.Err() != nil {
+		return queueing.Prediction{}, context.Cause(ctx)
+	}
 	return queueing.Predict(cfg)
 }
 

@@ -48,7 +48,7 @@ func TestAdvice(t *testing.T) {
 	if !best.Meets || best.ExhaustedS != nil || best.Held.High > 100 || best.CutRatio > 0.001 {
 		t.Errorf("the recommended pair misses a goal: %+v", *best)
 	}
-	if fewer, err := q.healthy(Pair{690 * ms, best.Permits - 1}, 240); err != nil || rejected(fewer).High <= q.Goals.MaxRejected {
+	if fewer, err := q.healthy(t.Context(), Pair{690 * ms, best.Permits - 1}, 240); err != nil || rejected(fewer).High <= q.Goals.MaxRejected {
 		t.Errorf("one permit less would do as well (%v, %v)", rejected(fewer), err)
 	}
 	for name, list := range map[string][]Candidate{"timeouts": a.Timeouts, "permits": a.Permits} {
@@ -118,6 +118,24 @@ func TestGoalsThatNoPairMeets(t *testing.T) {
 		if a.Recommended != nil || len(a.Unmet) != 1 || !strings.Contains(a.Unmet[0], test.want) {
 			t.Errorf("%s: recommended %v, unmet %q; want %q", test.name, a.Recommended, a.Unmet, test.want)
 		}
+	}
+}
+
+// TestNoMorePermitsThanWorkers: a hopeless question is not searched for more permits
+// than there are workers to take them, which took a minute of a user's time.
+func TestNoMorePermitsThanWorkers(t *testing.T) {
+	q := question(t)
+	q.Latency, q.Rate, q.Workers = read(t, "3s", ""), 20, 20
+	got, err := q.fewestPermits(t.Context(), 4*time.Second)
+	if err != nil || got > q.Workers {
+		t.Errorf("%d permits for %d workers (error %v)", got, q.Workers, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, healthyErr := q.healthy(ctx, Pair{4 * time.Second, 20}, q.Rate)
+	_, outageErr := q.outage(ctx, Pair{4 * time.Second, 20})
+	if !errors.Is(healthyErr, context.Canceled) || !errors.Is(outageErr, context.Canceled) {
+		t.Errorf("predictions begun after the end: %v, %v", healthyErr, outageErr)
 	}
 }
 
