@@ -101,7 +101,7 @@ func TestSummary(t *testing.T) {
 			l.Saturation = &result.Saturation{Seconds: 30, PacerPercentMax: 99.4}
 			l.Validity = result.Validity{
 				Reasons:  []string{"fast: 100 of 1200 arrivals were dropped, since all 10 workers were busy from 12.0 to 14.5 s; give it more workers"},
-				Warnings: []string{"upstream: lag p99 is 1.20 ms (limit 5ms)"},
+				Warnings: []string{"upstream: lag p99 is 1.20 ms (from 1ms on it shows in latencies; limit 5ms)"},
 			}
 			return l
 		}},

@@ -151,7 +151,7 @@ func judge(c Config, tallies []*tally, load result.Load, stopped bool) result.Va
 			invalid("%s: lag p99 is %.2f ms (limit %v)", t.name, e.Lag.P99, c.MaxLag)
 		case e.Lag.P99 >= warnLag:
 			late = true
-			warn("%s: lag p99 is %.2f ms (limit %v)", t.name, e.Lag.P99, c.MaxLag)
+			warn("%s: lag p99 is %.2f ms (from %v on it shows in latencies; limit %v)", t.name, e.Lag.P99, WarnLag, c.MaxLag)
 		}
 		if c.Closed > 0 && e.Scheduled == 0 && !stopped {
 			invalid("%s: the generator was so late that no worker had sent a request when the window was over; give it a longer window", t.name)
