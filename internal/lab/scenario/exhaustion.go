@@ -94,7 +94,7 @@ func (r *Run) Into(ctx context.Context, dir string) (Outcome, error) {
 	if err := s.preflight(); err != nil {
 		return Outcome{}, err
 	}
-	r.Progress("profile %s; the upstream answers after %s", s.profileText(), s.Delay)
+	r.Progress("profile %s; the upstream answers after %s", s.profileText(), s.delayText())
 	o := newObserver()
 	defer o.close()
 	phases := &phases{run: r, e: e, observer: o, dir: dir, feed: newFeed(r.Live, o, s, r.Progress)}
