@@ -49,7 +49,8 @@ func (f *compareFlags) parse(args []string, stdout io.Writer) error {
 	fs := flag.NewFlagSet("lab compare exhaustion", flag.ContinueOnError)
 	f.settings.Bind(fs)
 	scenarioFlags := map[string]bool{}
-	fs.VisitAll(func(f *flag.Flag) { scenarioFlags[f.Name] = f.Name != "profile" })
+	// The runs of a comparison lie beside it, in one folder.
+	fs.VisitAll(func(f *flag.Flag) { scenarioFlags[f.Name] = f.Name != "profile" && f.Name != "results" })
 	f.shown.bind(fs)
 	fs.StringVar(&f.names, "profiles", "anti,fixed", "the profiles to compare, by `name,name`; the first is what the others are held against")
 	fs.IntVar(&f.rounds, "runs", 3, "runs of each profile")

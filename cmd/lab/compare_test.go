@@ -63,6 +63,7 @@ func TestVaryRefuses(t *testing.T) {
 		{"no values", "-vary accept-backlog", "want a flag of lab run exhaustion and its values"},
 		{"no such flag", "-vary backlog=1,2", "want a flag of lab run exhaustion and its values"},
 		{"a flag of the comparison", "-vary runs=1,2", "want a flag of lab run exhaustion and its values"},
+		{"the folder", "-vary results=a,b", "want a flag of lab run exhaustion and its values"},
 		{"the profile", "-vary profile=anti,fixed", "profiles are varied by -profiles"},
 		{"an empty value", "-vary accept-backlog=1,", `value "" of -accept-backlog is empty or given twice`},
 		{"a value twice", "-vary accept-backlog=1,1", `value "1" of -accept-backlog is empty or given twice`},

@@ -1,6 +1,7 @@
 package goroutines
 
 import (
+	"fmt"
 	"io"
 
 	"chokepoint/internal/evidence/stacks"
@@ -26,14 +27,26 @@ func Summarize(r io.Reader) (result.Dump, error) {
 }
 
 // Scan reads the text of a dump and hands each goroutine to each, with its block
-// as printed, which is valid until the next. Errors are those of Parse.
+// as printed, which is valid until the next. A text of several dumps, such as a log
+// with two SIGQUITs, is counted as one, and a note says so. Errors are those of Parse.
 func Scan(r io.Reader, each func(s stacks.Stack, text []byte)) (stacks.End, error) {
 	s := NewScanner(r)
-	n := 0
+	n, mains := 0, 0
 	for s.Scan() {
 		n++
 		g := s.Goroutine()
+		if g.ID == mainID {
+			mains++
+		}
 		each(g.Stack(), s.Text())
 	}
-	return stacks.End{Truncated: s.Rest().Truncated}, s.finish(n)
+	end := stacks.End{Truncated: s.Rest().Truncated}
+	if mains > 1 {
+		end.Notes = append(end.Notes, fmt.Sprintf("goroutine %d is in it %d times: it holds several dumps, which are counted together; split it", mainID, mains))
+	}
+	return end, s.finish(n)
 }
+
+// mainID is of the goroutine that runs main, which the runtime makes first and which
+// lives as long as its process.
+const mainID = 1

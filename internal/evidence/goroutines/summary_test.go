@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,6 +125,23 @@ func BenchmarkSummarize(b *testing.B) {
 		d, err := Summarize(strings.NewReader(text))
 		if err != nil || d.Goroutines != 100_001 {
 			b.Fatal(d.Goroutines, err)
+		}
+	}
+}
+
+// A log with two SIGQUITs doubles every count: the reader is told.
+func TestSeveralDumpsInOneTextAreNoted(t *testing.T) {
+	const dump = "goroutine 1 [running]:\nmain.main()\n\t/a.go:1\n\ngoroutine 7 [select]:\nmain.f()\n\t/a.go:2\n\n"
+	for _, tt := range []struct {
+		text  string
+		notes []string
+	}{
+		{dump, nil},
+		{dump + "SIGQUIT: quit\n\n" + dump, []string{"goroutine 1 is in it 2 times: it holds several dumps, which are counted together; split it"}},
+	} {
+		end, err := Scan(strings.NewReader(tt.text), func(stacks.Stack, []byte) {})
+		if err != nil || !slices.Equal(end.Notes, tt.notes) {
+			t.Errorf("notes %q, error %v, want %q", end.Notes, err, tt.notes)
 		}
 	}
 }

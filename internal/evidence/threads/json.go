@@ -74,6 +74,12 @@ func ScanJSON(r io.Reader, each Each) (Kind, stacks.End, error) {
 	s := scanJSON{limited: limited, dec: json.NewDecoder(limited), each: each, names: names{}}
 	err := s.document()
 	var end stacks.End
+	if err == nil {
+		s.limited.left = maxThread
+		if _, after := s.dec.Token(); after != io.EOF {
+			end.Notes = append(end.Notes, "text follows the end of the dump and was not read; give each dump by itself")
+		}
+	}
 	if err != nil && s.count > 0 && (errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)) {
 		end.Truncated, err = true, nil
 	}

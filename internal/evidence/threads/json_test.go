@@ -175,3 +175,24 @@ func FuzzJSON(f *testing.F) {
 		}
 	})
 }
+
+// What is not read is not lost in silence.
+func TestTextBehindAJSONDumpIsNoted(t *testing.T) {
+	const one = `{"threads":[{"threadName":"a","threadState":"RUNNABLE","stackTrace":[]}]}` + "\n"
+	for _, tt := range []struct {
+		text  string
+		notes []string
+	}{
+		{one + "\n \n", nil},
+		{one + one, []string{"text follows the end of the dump and was not read; give each dump by itself"}},
+		{one + "bye", []string{"text follows the end of the dump and was not read; give each dump by itself"}},
+	} {
+		_, d, err := readJSON(strings.NewReader(tt.text))
+		if err != nil || len(d.Threads) != 1 || d.End.Truncated {
+			t.Errorf("%q: %d threads, end %+v, error %v", tt.text, len(d.Threads), d.End, err)
+		}
+		if diff := cmp.Diff(tt.notes, d.End.Notes); diff != "" {
+			t.Errorf("%q: notes (-want +got):\n%s", tt.text, diff)
+		}
+	}
+}
