@@ -30,6 +30,11 @@ type Latency struct {
 // p99.99, few enough for a file that the stub reads.
 const logPoints = 10_000
 
+// maxFailed is the share of failures above which a log is not of a healthy
+// upstream. The time of a failure is a timeout's or a refusal's: a few are lost in
+// the tail, but those of an outage would be taken for the latency.
+const maxFailed = 0.01
+
 // ReadLatency reads what text names:
 //
 //	p50=80ms,p99=400ms   log-normal with these quantiles
@@ -88,6 +93,9 @@ func readLog(path, endpoint string) (Latency, error) {
 		return Latency{}, fmt.Errorf("%s has no endpoint %q; -endpoint takes one of %s", path, endpoint, strings.Join(names, ", "))
 	}
 	total := log.Series[endpoint+"/"+latency.Service].Total
+	if failed, ok := log.Series[endpoint+"/"+latency.FailedResponse]; ok && float64(failed.Total.Count()) > maxFailed*float64(total.Count()) {
+		return Latency{}, fmt.Errorf("%s: %d of the %d requests to %s failed, more than 1 %%; measure the upstream while it is healthy", path, failed.Total.Count(), total.Count(), endpoint)
+	}
 	points := make([]time.Duration, logPoints)
 	for i := range points {
 		points[i] = total.Quantile((float64(i) + 0.5) / logPoints)

@@ -27,6 +27,16 @@ func read(t *testing.T, text, endpoint string) Latency {
 // each, n by endpoint.
 func writeLog(t *testing.T, dir, kind string, endpoints map[string]int) string {
 	t.Helper()
+	tags := map[string]int{}
+	for name, n := range endpoints {
+		tags[name+"/"+kind] = n
+	}
+	return writeSeries(t, dir, tags)
+}
+
+// writeSeries is writeLog for several kinds.
+func writeSeries(t *testing.T, dir string, tags map[string]int) string {
+	t.Helper()
 	path := filepath.Join(dir, result.HistogramFile)
 	f, err := os.Create(path)
 	if err != nil {
@@ -37,12 +47,12 @@ func writeLog(t *testing.T, dir, kind string, endpoints map[string]int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, n := range endpoints {
+	for tag, n := range tags {
 		h := latency.New()
 		for i := range n {
 			h.Record(time.Duration(i+1) * ms)
 		}
-		if err := w.Write(name+"/"+kind, 0, time.Second, h); err != nil {
+		if err := w.Write(tag, 0, time.Second, h); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,6 +78,9 @@ func TestReadLatency(t *testing.T) {
 			t.Errorf("%s: endpoint fast has %d samples", source, l.Samples)
 		}
 	}
+	if l := read(t, writeSeries(t, t.TempDir(), map[string]int{"a/" + latency.Service: 1000, "a/" + latency.FailedResponse: 10}), ""); l.Samples != 1000 {
+		t.Errorf("one failure in 100: %d samples", l.Samples)
+	}
 	if l := read(t, writeLog(t, t.TempDir(), latency.Service, map[string]int{"only": 5}), ""); l.Samples != 5 {
 		t.Errorf("the only endpoint: %d samples", l.Samples)
 	}
@@ -88,6 +101,7 @@ func TestReadLatencyRefuses(t *testing.T) {
 		{"no log at all", broken, "", broken + ": histogram log, line 1"},
 		{"two endpoints, none named upstream", path, "", `no endpoint "upstream"; -endpoint takes one of a, b`},
 		{"another endpoint", path, "c", `no endpoint "c"`},
+		{"an outage", writeSeries(t, t.TempDir(), map[string]int{"a/" + latency.Service: 1000, "a/" + latency.FailedResponse: 11}), "", "11 of the 1000 requests to a failed, more than 1 %; measure the upstream while it is healthy"},
 		{"no service times", writeLog(t, t.TempDir(), latency.Lag, map[string]int{"a": 1}), "", "no service times"},
 	} {
 		_, err := ReadLatency(test.text, test.endpoint)
