@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/term"
 
+	"chokepoint/internal/cli"
 	"chokepoint/internal/evidence/live"
 	"chokepoint/internal/lab"
 )
@@ -102,11 +103,12 @@ func (o *output) announceStop(ctx context.Context) (stop func() bool) {
 	})
 }
 
-// progress prints one line to stderr, with the time since the start.
+// progress prints one line to stderr, with the time since the start. It may quote what
+// a service has answered.
 func (o *output) progress(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.show(fmt.Sprintf("%6.1fs  %s\n", time.Since(o.started).Seconds(), fmt.Sprintf(format, args...)), o.block)
+	o.show(fmt.Sprintf("%6.1fs  %s\n", time.Since(o.started).Seconds(), cli.Printable(fmt.Sprintf(format, args...))), o.block)
 }
 
 // show prints text where the block began, and then the new block. The caller holds

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"chokepoint/internal/cli"
 	"chokepoint/internal/lab"
@@ -119,11 +120,14 @@ func exitCode(ctx context.Context, s result.Summary) int {
 	return cli.ExitOK
 }
 
-// printResult prints a command's result to w: as JSON, or as text for a reader.
+// printResult prints a command's result to w: as JSON, or as text for a reader, which
+// may quote what a service has answered.
 func printResult[T any](w io.Writer, asJSON bool, v T, dir string, text func(w io.Writer, v T, dir string)) error {
 	if !asJSON {
-		text(w, v, dir)
-		return nil
+		var b strings.Builder
+		text(&b, v, dir)
+		_, err := io.WriteString(w, cli.Printable(b.String()))
+		return err
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
