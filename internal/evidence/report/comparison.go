@@ -1,7 +1,9 @@
 package report
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"path/filepath"
@@ -21,7 +23,7 @@ func Comparison(dir string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	return render(comparisonDocument(c), nil)
+	return render(comparisonDocument(c), c.malformed)
 }
 
 // comparisonFolder holds what the folder of a comparison and its runs say.
@@ -32,6 +34,8 @@ type comparisonFolder struct {
 	summaries []*result.Summary  // of Runs, by index; nil where unreadable
 	manifests []*result.Manifest // likewise
 	profiles  map[string]profileRuns
+	// malformed are the errors of files of the runs that are there and cannot be read.
+	malformed []error
 }
 
 func readComparison(dir string) (comparisonFolder, error) {
@@ -46,17 +50,26 @@ func readComparison(dir string) (comparisonFolder, error) {
 	for _, r := range c.Runs {
 		folder := filepath.Join(dir, filepath.FromSlash(r.Path))
 		var summary *result.Summary
-		if s, err := result.ReadSummary(folder); err == nil {
+		if s, err := result.ReadSummary(folder); c.note(err) {
 			summary = &s
 		}
 		var manifest *result.Manifest
-		if m, err := result.ReadManifest(folder); err == nil {
+		if m, err := result.ReadManifest(folder); c.note(err) {
 			manifest = &m
 		}
 		c.summaries, c.manifests = append(c.summaries, summary), append(c.manifests, manifest)
 	}
 	c.profiles = c.readProfiles()
 	return c, nil
+}
+
+// note says whether a file of a run could be read. That it is gone is no error: a
+// comparison outlives its runs.
+func (c *comparisonFolder) note(err error) bool {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.malformed = append(c.malformed, err)
+	}
+	return err == nil
 }
 
 func comparisonDocument(c comparisonFolder) document {

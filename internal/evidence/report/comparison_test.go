@@ -85,6 +85,20 @@ func TestAComparisonOutlivesItsRuns(t *testing.T) {
 	}
 }
 
+func TestAComparisonNamesTheDamagedFilesOfItsRuns(t *testing.T) {
+	runs := alternated(1, 3)
+	comparison := BuildComparison(comparisonHead(1, 3, "anti", "fixed"), runs)
+	dir := writeComparison(t, comparison, runs)
+	damaged := filepath.Join(dir, filepath.FromSlash(comparison.Runs[0].Path), result.SummaryFile)
+	if err := os.WriteFile(damaged, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Comparison(dir)
+	if err != nil || len(r.Malformed) != 1 || !strings.HasPrefix(r.Malformed[0].Error(), damaged+" is not what a run writes") {
+		t.Errorf("malformed %v, error %v; want one, of %s", r.Malformed, err, damaged)
+	}
+}
+
 func TestComparisonErrors(t *testing.T) {
 	_, err := comparisonText(t.TempDir())
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "holds no comparison.json: give the folder of a comparison") {
