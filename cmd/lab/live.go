@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -68,10 +69,11 @@ const (
 )
 
 // output is where a command's progress goes. On a terminal a block of text may
-// stand below it, which is drawn anew in its place.
+// stand below it, which is drawn anew in its place, and lines break between words.
 type output struct {
-	stderr  io.Writer
-	started time.Time
+	stderr   io.Writer
+	terminal *os.File // stderr, if it is one; else nil
+	started  time.Time
 
 	mu    sync.Mutex
 	block []string // the lines of the block that stand there
@@ -81,7 +83,20 @@ type output struct {
 
 // newOutput is that of a command without a block.
 func newOutput(stderr io.Writer) *output {
-	return &output{stderr: stderr, started: time.Now(), stopDrawing: func() {}}
+	o := &output{stderr: stderr, started: time.Now(), stopDrawing: func() {}}
+	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		o.terminal = f
+	}
+	return o
+}
+
+// size is that of the terminal as it is now.
+func (o *output) size() (columns, rows int) {
+	columns, rows, err := term.GetSize(int(o.terminal.Fd()))
+	if err != nil || columns <= 0 || rows <= 0 {
+		return 80, 24
+	}
+	return columns, rows
 }
 
 // afterBlock is a stdout on which nothing appears before the block has gone: both may
@@ -103,12 +118,34 @@ func (o *output) announceStop(ctx context.Context) (stop func() bool) {
 	})
 }
 
-// progress prints one line to stderr, with the time since the start. It may quote what
-// a service has answered.
+// progress prints one line to stderr, with the time since the start. Where a terminal
+// is too narrow for it, it goes on below itself. It may quote what a service has
+// answered.
 func (o *output) progress(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.show(fmt.Sprintf("%6.1fs  %s\n", time.Since(o.started).Seconds(), cli.Printable(fmt.Sprintf(format, args...))), o.block)
+	since := fmt.Sprintf("%6.1fs  ", time.Since(o.started).Seconds())
+	text := cli.Printable(fmt.Sprintf(format, args...))
+	if o.terminal != nil {
+		columns, _ := o.size()
+		text = strings.Join(wrapped(text, columns-1-len(since)), "\n"+strings.Repeat(" ", len(since)))
+	}
+	o.show(since+text+"\n", o.block)
+}
+
+// wrapped are the lines of a text, broken between words. A word that is longer than a
+// line, such as a path, has one of its own and stays whole.
+func wrapped(text string, columns int) []string {
+	var lines []string
+	var line string
+	for _, word := range strings.Fields(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
+			lines = append(lines, line)
+			line = ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return append(lines, line)
 }
 
 // show prints text where the block began, and then the new block. The caller holds
@@ -129,8 +166,7 @@ func (o *output) show(text string, block []string) {
 // draw keeps drawing the view where stderr is a terminal that can, until stopDrawing
 // is called. Elsewhere the lines of the progress are all there is.
 func (o *output) draw(view *live.View) {
-	f, ok := o.stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+	if o.terminal == nil || os.Getenv("TERM") == "dumb" {
 		return
 	}
 	colour := os.Getenv("NO_COLOR") == ""
@@ -140,10 +176,7 @@ func (o *output) draw(view *live.View) {
 		tick := time.NewTicker(drawEvery)
 		defer tick.Stop()
 		for {
-			columns, rows, err := term.GetSize(int(f.Fd()))
-			if err != nil || columns <= 0 || rows <= 0 {
-				columns, rows = 80, 24
-			}
+			columns, rows := o.size()
 			// A line that fills the terminal would break into the next.
 			block := live.Text(view.Glance(drawnSamples), columns-1, colour)
 			o.mu.Lock()

@@ -135,6 +135,50 @@ func TestTheViewIsDrawnOnATerminal(t *testing.T) {
 	}
 }
 
+// A line of the progress breaks between words on a terminal, and the sentence of a
+// phase stands in it alone, not in the block as well.
+func TestProgressOnATerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	const sentence = "Nothing bounds the calls, and each holds its worker until the stub answers: the model has all workers busy."
+	view := live.NewView(1)
+	view.Begin(live.Run{Scenario: "exhaustion", Profile: "anti", Workers: 3})
+	view.Say(live.Phase{Sentence: sentence})
+	view.Event(live.Event{Text: "load on"})
+	view.Sample(live.Sample{Where: "uui"})
+	master, slave := pseudoTerminal(t)
+	defer master.Close()
+	var reading sync.WaitGroup
+	var written bytes.Buffer
+	reading.Go(func() { written.ReadFrom(master) }) // until the slave is closed
+	o := newOutput(slave)
+	o.progress("%s", sentence)
+	path := "results/" + strings.Repeat("x", 60)
+	o.progress("see %s now", path)
+	o.draw(view)
+	o.stopDrawing()
+	slave.Close()
+	reading.Wait()
+	want := []string{
+		"   0.0s  Nothing bounds the calls, and each holds its",
+		"         worker until the stub answers: the model has all",
+		"         workers busy.",
+		"   0.0s  see",
+		"         " + path,
+		"         now",
+		"",
+	}
+	text := written.String()
+	if got := terminal(t, text); !slices.Equal(got, want) {
+		t.Errorf("the terminal shows %q, want %q", got, want)
+	}
+	if !strings.Contains(text, "exhaustion, profile anti") {
+		t.Errorf("no block in %q", text)
+	}
+	if n := strings.Count(text, "Nothing bounds"); n != 1 || strings.Contains(text, "load on") {
+		t.Errorf("the sentence is there %d times in %q", n, text)
+	}
+}
+
 func TestLiveFlags(t *testing.T) {
 	for _, tc := range []struct {
 		flags liveFlags

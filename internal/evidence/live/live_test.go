@@ -181,14 +181,11 @@ func TestText(t *testing.T) {
 	plain := Text(v.Glance(100), 40, false)
 	want := []string{
 		"exhaustion, profile anti: run 1 of 2",
-		"Nothing bounds the calls, so all of the",
-		"workers should soon be busy.",
 		"uuuudrip",
 		"u upstream read 4  p permit wait 1  d da",
 		"busy 7 of 8  queued 7  no bulkhead  CPU ",
 		"/fast p50 1.5 ms, slowest 4.0 ms, 7 wait",
 		"queue, at most 7: ▁▄█",
-		"   1.0 s  the pool is exhausted",
 	}
 	if !slices.Equal(plain, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(plain, "\n"), strings.Join(want, "\n"))

@@ -3,41 +3,35 @@ package live
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // Glance is the state as it is now, with no more than the newest samples: what a
-// viewer needs who draws all of it each time.
+// viewer needs who draws all of it each time. It has no events.
 func (v *View) Glance(samples int) State {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s := v.state
-	s.Events = append([]Event(nil), s.Events[max(0, len(s.Events)-textEvents):]...)
+	s.Events = nil
 	s.History = append([]Sample(nil), v.history.samples[max(0, len(v.history.samples)-samples):]...)
 	return s
 }
 
-const (
-	textEvents    = 3 // shown of the event log
-	textCellRows  = 4 // of cells at most
-	textSentences = 3 // lines of a sentence at most
-)
+// textCellRows are the lines of cells at most.
+const textCellRows = 4
 
-// Text is a state as a block of lines for a terminal of so many columns. Without
-// colour a worker is the letter of its place.
+// Text is a state as a block of lines for a terminal of so many columns: what changes
+// all the time. What is said once, the sentence of a phase and the events, stands in
+// the lines of the progress above the block. Without colour a worker is the letter of
+// its place.
 func Text(s State, columns int, colour bool) []string {
 	b := &block{columns: columns, colour: colour}
 	if s.Run.Number > 0 {
 		b.line("%s, profile %s: run %d of %d", s.Run.Scenario, s.Run.Profile, s.Run.Number, s.Run.Of)
 	}
-	b.wrapped(s.Phase.Sentence, textSentences)
 	if s.Last != nil {
 		b.cells(s)
 		b.figures(s)
 		b.queue(s)
-	}
-	for _, e := range s.Events {
-		b.line("%6.1f s  %s", e.AtS, e.Text)
 	}
 	return b.lines
 }
@@ -52,26 +46,6 @@ type block struct {
 func (b *block) line(format string, args ...any) {
 	text := []rune(fmt.Sprintf(format, args...))
 	b.lines = append(b.lines, string(text[:min(len(text), max(b.columns, 0))]))
-}
-
-// wrapped adds a sentence in lines, broken between words.
-func (b *block) wrapped(sentence string, most int) {
-	var line string
-	lines := 0
-	for _, word := range strings.Fields(sentence) {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > b.columns {
-			if lines++; lines == most {
-				b.line("%s", line)
-				return
-			}
-			b.line("%s", line)
-			line = ""
-		}
-		line = strings.TrimPrefix(line+" "+word, " ")
-	}
-	if line != "" {
-		b.line("%s", line)
-	}
 }
 
 // sgr are the colours of the places, in the codes of a terminal (ECMA-48, SGR).

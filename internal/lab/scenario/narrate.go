@@ -9,7 +9,7 @@ import (
 	"chokepoint/internal/profile"
 )
 
-// say tells the view in a sentence what is about to happen, and why.
+// say tells in a sentence what is about to happen, and why, where a run is shown.
 func (p *phases) say(name, sentence string) {
 	if p.run.Live == nil {
 		return
