@@ -45,7 +45,7 @@ func readRun(dir string) (runFolder, error) {
 	if l, err := result.ReadLoad(filepath.Join(dir, result.LoadFile)); r.note(result.LoadFile, err) {
 		r.load = &l
 	}
-	if rows, err := readTimeline(filepath.Join(dir, result.TimelineFile)); r.note(result.TimelineFile, err) {
+	if rows, err := result.ReadTimeline(filepath.Join(dir, result.TimelineFile)); r.note(result.TimelineFile, err) {
 		r.timeline = rows
 	}
 	if events, err := result.ReadEvents(filepath.Join(dir, result.EventsFile)); r.note(result.EventsFile, err) {
@@ -58,19 +58,6 @@ func readRun(dir string) (runFolder, error) {
 		r.totals = totals
 	}
 	return r, nil
-}
-
-// longest is in scenario seconds: beyond, some thirty years, there is no axis to draw.
-const longest = 1e9
-
-func readTimeline(path string) ([]result.TimelineRow, error) {
-	rows, err := result.ReadTimeline(path)
-	for i, row := range rows {
-		if math.Abs(row.AtS) > longest {
-			return nil, fmt.Errorf("%s: row %d is at %v s, which no run reaches", path, i+1, row.AtS)
-		}
-	}
-	return rows, err
 }
 
 // readTotals reads the histograms of an interval log, over all its intervals. The log
