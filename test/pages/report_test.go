@@ -30,6 +30,8 @@ func TestReport(t *testing.T) {
 		{"the policy bites", testThePolicyBites},
 		{"tables sort by keyboard", testTablesSortByKeyboard},
 		{"tables copy", testTablesCopy},
+		{"CSV has bare numbers", testCSVHasBareNumbers},
+		{"what is wide is not cut off", testWhatIsWideIsNotCutOff},
 		{"a bar opens the stacks of its place", testABarOpensTheStacksOfItsPlace},
 		{"colours", testColours},
 		{"print", testPrint},
@@ -238,9 +240,9 @@ func testTablesCopy(t *testing.T, b *browser.Browser) {
 					"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n" +
 					"| /fast | 1,200 | 399 | 801 | 66.8 % | 66.8 % | 20.0/s | 20.0/s | 30,000 ms |\n" +
 					"| /upstream | 1,200 | 400 | 800 | 66.7 % | 66.7 % | 20.0/s | 20.0/s | 60,000 ms |\n"},
-				{"csv", "endpoint,scheduled,ok,failed,failed share,failed share of the completed,target rate,achieved rate,client timeout\r\n" +
-					"/fast,\"1,200\",399,801,66.8 %,66.8 %,20.0/s,20.0/s,\"30,000 ms\"\r\n" +
-					"/upstream,\"1,200\",400,800,66.7 %,66.7 %,20.0/s,20.0/s,\"60,000 ms\"\r\n"},
+				{"csv", "endpoint,scheduled,ok,failed,failed share (%),failed share of the completed (%),target rate (/s),achieved rate (/s),client timeout (ms)\r\n" +
+					"/fast,1200,399,801,66.8,66.8,20,20,30000\r\n" +
+					"/upstream,1200,400,800,66.7,66.7,20,20,60000\r\n"},
 			} {
 				const box = `document.getElementById("latency-and-failures").parentElement.querySelector(".table")`
 				browser.Eval[any](tab, box+`.querySelector("output").textContent = ""`)
@@ -253,6 +255,59 @@ func testTablesCopy(t *testing.T, b *browser.Browser) {
 				}
 			}
 		})
+	}
+}
+
+// A spreadsheet takes for text what is more than a number: CSV has units, ranges and
+// remarks in columns of their own.
+func testCSVHasBareNumbers(t *testing.T, b *browser.Browser) {
+	tab := b.Open(t, browser.FileURL(t, write(t, report.Comparison, reference(t, "*-compare-1"))))
+	const words = `[...document.querySelectorAll("td.numeric")].map((cell) => cell.textContent.trim()).filter((text) => /\d/.test(text) && !Tables.figure(text))`
+	if unread := browser.Eval[[]string](tab, words); len(unread) > 0 {
+		t.Errorf("figures that CSV has as text: %q", unread)
+	}
+	for _, tt := range []struct{ name, cells, want string }{
+		{"one unit, of which the head tells", `"1,501 ms|2.5 ms|–"`, "figure,x (ms)\r\na,1501\r\nb,2.5\r\nc,\r\n"},
+		{"several units", `"1,501 ms|66.8 %|12"`, "figure,x,\"x, unit\"\r\na,1501,ms\r\nb,66.8,%\r\nc,12,\r\n"},
+		{"ranges and remarks", `"66.7 % (66.0 to 67.2) lower|0.0 % ~|not in 45.0 s"`,
+			"figure,x (%),\"x, from (%)\",\"x, to (%)\",\"x, note\"\r\na,66.7,66,67.2,lower\r\nb,0,,,~\r\nc,,,,not in 45.0 s\r\n"},
+		{"a range in two units", `"900.0 MiB (800.0 MiB to 1.50 GiB)"`, "figure,x (MiB),\"x, from (MiB)\",\"x, to (MiB)\"\r\na,900,800,1536\r\n"},
+		{"a wait and its share", `"12.0 ms, 40.0 %"`, "figure,x (ms),\"x, share (%)\"\r\na,12,40\r\n"},
+		{"signs", `"± 1.5 points|-9.9 points|+3.0 points"`, "figure,x (points)\r\na,1.5\r\nb,-9.9\r\nc,3\r\n"},
+	} {
+		got := browser.Eval[string](tab, `(() => {
+		  const table = document.createElement("table");
+		  table.innerHTML = "<thead><tr><th>figure</th><th class=numeric>x</th></tr></thead><tbody></tbody>";
+		  `+tt.cells+`.split("|").forEach((cell, i) => { table.tBodies[0].innerHTML += "<tr><td>" + "abc"[i] + "</td><td>" + cell + "</td></tr>"; });
+		  return Tables.csv(table);
+		})()`)
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Nothing of the bar of sections is out of sight, and a table that is wider than the
+// page is reached by keyboard and has a shadow at its edge.
+func testWhatIsWideIsNotCutOff(t *testing.T, b *browser.Browser) {
+	tab := b.Open(t, browser.FileURL(t, write(t, report.Comparison, reference(t, "*-compare-1"))))
+	for _, width := range []int64{1280, 800} {
+		tab.Resize(width, 800)
+		if hidden := browser.Eval[[]string](tab, `[...document.querySelectorAll("nav.sections a")].filter((a) => a.getBoundingClientRect().right > innerWidth || a.closest("ol").scrollWidth > a.closest("ol").clientWidth).map((a) => a.textContent)`); len(hidden) > 0 {
+			t.Errorf("at %d pixels the bar hides %q", width, hidden)
+		}
+		covered := browser.Eval[bool](tab, `(() => {
+		  const nav = document.querySelector("nav.sections");
+		  return getComputedStyle(nav).position === "sticky" && nav.offsetHeight > parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop);
+		})()`)
+		if covered {
+			t.Errorf("at %d pixels the bar covers the heading that it leads to", width)
+		}
+	}
+	wide := browser.Eval[[]bool](tab, `[...document.querySelectorAll(".scroll")].filter((box) => box.scrollWidth > box.clientWidth)
+	  .map((box) => box.tabIndex === 0 && box.getAttribute("role") === "region" && /gradient/.test(getComputedStyle(box).backgroundImage))`)
+	if len(wide) == 0 || slices.Contains(wide, false) {
+		t.Errorf("wide tables: %v, want at least one and all with a shadow, by keyboard", wide)
 	}
 }
 

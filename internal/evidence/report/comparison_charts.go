@@ -100,7 +100,7 @@ func (c comparisonFolder) timelineBlocks() []block {
 	}{
 		{"Workers busy", page.Count, false, func(row result.TimelineRow) float64 { return float64(row.Busy) }},
 		{"Queued for a worker", page.Count, false, func(row result.TimelineRow) float64 { return float64(row.Queued) }},
-		{"/" + fastEndpoint + ", failed since the row before", page.Count, false, func(row result.TimelineRow) float64 { return float64(row.FastFailed) }},
+		{"/" + fastEndpoint + ", requests failed per sample", page.Count, false, func(row result.TimelineRow) float64 { return float64(row.FastFailed) }},
 		{"/" + fastEndpoint + ", p99 of the response time", page.Milliseconds, true, func(row result.TimelineRow) float64 { return orNaN(row.FastP99MS) }},
 	} {
 		drawn := page.Pane{Title: pane.title, Unit: pane.unit, Log: pane.log, Height: 120}

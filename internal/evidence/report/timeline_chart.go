@@ -60,7 +60,7 @@ func timelineChart(r runFolder) (chart, bool) {
 			{Title: "/" + protected(r.summary) + ", response time", Unit: page.Milliseconds, Log: true, Height: 120, Series: []page.Series{
 				{Label: "p50", Colour: goroutines.Database, Values: drawn[5]},
 				{Label: "p99", Colour: goroutines.Queued, Dashed: true, Values: drawn[6]}}},
-			{Title: "/" + protected(r.summary) + ", ended since the row before", Unit: page.Count, Height: 90, Stacked: true, Series: taken(
+			{Title: "/" + protected(r.summary) + ", requests ended per sample", Unit: page.Count, Height: 90, Stacked: true, Series: taken(
 				page.Series{Label: "ok", Colour: page.OK, Style: page.Since, Values: drawn[7]},
 				page.Series{Label: "failed", Colour: goroutines.UpstreamRead, Style: page.Since, Values: drawn[8]})},
 		}),

@@ -4,11 +4,27 @@ const Tables = (() => {
   const factors = { KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, "µs": 0.001, ms: 1, s: 1000, min: 60000 };
   const text = (cell) => cell.innerText.replace(/\s+/g, " ").trim();
 
-  // The number that a cell begins with, in one unit; NaN if it begins with none.
+  const amount = String.raw`([-−+]?\d[\d,]*(?:\.\d+)?)(?: ?(%|/s|points|scenario seconds|KiB|MiB|GiB|µs|ms|min|s)(?!\p{L}))?`;
+  const whole = new RegExp(String.raw`^(?:± )?${amount}(?: \(${amount} to ${amount}\))?(?:, ${amount})?(?: (\D+))?$`, "u");
+  const plain = (digits) => Number(digits.replace(/[,+]/g, "").replace("−", "-"));
+
+  // What a cell of figures says: "66.7 % (66.0 to 67.2) lower" has all but a share, as
+  // "12.0 ms, 40.0 %" has one. Null where it is words.
+  function figure(cell) {
+    const found = whole.exec(cell);
+    if (!found) return null;
+    const [, digits, unit = "", low, lowUnit = unit, high, highUnit = unit, share, , note = ""] = found;
+    const alike = (end, its) => Number((plain(end) * ((factors[its] ?? 1) / (factors[unit] ?? 1))).toPrecision(12));
+    return {
+      value: plain(digits), unit, note,
+      from: low && alike(low, lowUnit), to: high && alike(high, highUnit), share: share && plain(share),
+    };
+  }
+
+  // The number of a cell, in one unit; NaN if it is words.
   function number(cell) {
-    const found = /^([-−+]?[\d,]*\.?\d+)\s*([%\p{L}µ]*)/u.exec(cell);
-    if (!found) return NaN;
-    return parseFloat(found[1].replace(/,/g, "").replace("−", "-")) * (factors[found[2]] ?? 1);
+    const found = figure(cell);
+    return found ? found.value * (factors[found.unit] ?? 1) : NaN;
   }
 
   // Cells without a figure stay at the end, whichever way the rest is sorted.
@@ -39,10 +55,30 @@ const Tables = (() => {
     return [head, rule, ...body].map((row) => `| ${row.join(" | ")} |`).join("\n") + "\n";
   }
 
+  // A column of figures as columns of bare numbers, which a spreadsheet can count with:
+  // the unit is in the head or, where the rows differ in it, in a column behind.
+  function bare(title, cells) {
+    const figures = cells.map((cell) => figure(cell) ?? { note: cell === "–" ? "" : cell });
+    const units = [...new Set(figures.filter((f) => f.value !== undefined).map((f) => f.unit))];
+    const within = (name) => (units.length === 1 && units[0] ? `${name} (${units[0]})` : name);
+    const of = (key) => figures.map((f) => f[key] ?? "");
+    return [
+      [within(title), of("value")],
+      [`${title}, unit`, units.length > 1 ? of("unit") : []],
+      [within(`${title}, from`), of("from")], [within(`${title}, to`), of("to")],
+      [`${title}, share (%)`, of("share")], [`${title}, note`, of("note")],
+    ].filter(([, values], i) => i === 0 || values.some((v) => v !== "")).map(([head, values]) => [head, ...values]);
+  }
+
   // RFC 4180.
   function csv(table) {
-    const quoted = (cell) => (/[",\n]/.test(cell) ? `"${cell.replace(/"/g, '""')}"` : cell);
-    return rowsOf(table).map((row) => row.map(quoted).join(",") + "\r\n").join("");
+    const [head, ...body] = rowsOf(table);
+    const columns = head.flatMap((title, i) => {
+      const cells = body.map((row) => row[i]);
+      return table.tHead.rows[0].cells[i].classList.contains("numeric") ? bare(title, cells) : [[title, ...cells]];
+    });
+    const quoted = (cell) => (/[",\n]/.test(cell) ? `"${cell.replace(/"/g, '""')}"` : `${cell}`);
+    return [head, ...body].map((_, row) => columns.map((column) => quoted(column[row])).join(",") + "\r\n").join("");
   }
 
   async function copy(content) {
@@ -92,5 +128,5 @@ const Tables = (() => {
     unfold();
     addEventListener("hashchange", unfold);
   });
-  return { enhance, markdown, csv };
+  return { enhance, figure, markdown, csv };
 })();
