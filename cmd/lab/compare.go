@@ -49,8 +49,7 @@ func (f *compareFlags) parse(args []string, stdout io.Writer) error {
 	fs := flag.NewFlagSet("lab compare exhaustion", flag.ContinueOnError)
 	f.settings.Bind(fs)
 	scenarioFlags := map[string]bool{}
-	// The runs of a comparison lie beside it, in one folder.
-	fs.VisitAll(func(f *flag.Flag) { scenarioFlags[f.Name] = f.Name != "profile" && f.Name != "results" })
+	fs.VisitAll(func(f *flag.Flag) { scenarioFlags[f.Name] = f.Name != "profile" })
 	f.shown.bind(fs)
 	fs.StringVar(&f.names, "profiles", "anti,fixed", "the profiles to compare, by `name,name`; the first is what the others are held against")
 	fs.IntVar(&f.rounds, "runs", 3, "runs of each profile")
@@ -62,6 +61,8 @@ func (f *compareFlags) parse(args []string, stdout io.Writer) error {
 		switch {
 		case !ok || !scenarioFlags[name]:
 			return fmt.Errorf("want a flag of lab run exhaustion and its values, such as accept-backlog=10,100; profiles are varied by -profiles")
+		case name == "results" || name == "scale": // the runs lie beside their comparison, which has one scale
+			return fmt.Errorf("-%s is that of the whole comparison; give it once, without -vary", name)
 		case slices.ContainsFunc(f.vary, func(o variation) bool { return o.flag == name }):
 			return fmt.Errorf("-%s is varied twice; give all its values in one -vary", name)
 		}
