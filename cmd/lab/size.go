@@ -83,6 +83,8 @@ func (f *sizeFlags) complete(rest []string) error {
 		return errors.New("-rate is missing: how many calls the upstream gets at their peak, such as 200/s")
 	case f.arrivals != "constant" && f.arrivals != "poisson":
 		return fmt.Errorf("-arrivals %q: want constant or poisson", f.arrivals)
+	case f.shown.on && !f.validate:
+		return errors.New("-live shows the runs of -validate, which is not given; give -validate")
 	case f.validate && f.question.OtherRate == 0:
 		return errors.New("-validate needs requests that share the pool, to see whether they are harmed: -other-rate above 0")
 	}

@@ -24,6 +24,7 @@ func TestSizeRefuses(t *testing.T) {
 		{"an argument too many", "-latency 80ms -rate 20 more", `unexpected argument "more"`},
 		{"unknown arrivals", "-latency 80ms -rate 20 -arrivals often", `-arrivals "often"`},
 		{"a share over 1", "-latency 80ms -rate 20 -max-held 2", "max-held 2: want a share"},
+		{"nothing to show", "-latency 80ms -rate 20 -live", "-live shows the runs of -validate, which is not given"},
 		{"nobody to harm", "-latency 80ms -rate 20 -other-rate 0 -validate", "-validate needs requests that share the pool"},
 	} {
 		var stdout, stderr bytes.Buffer
