@@ -176,11 +176,11 @@ func readDump(ctx context.Context, source string, f dumpFlags) ([]dumps.Dump, er
 
 // dumpCode is the exit code of a dump that could not be read.
 func dumpCode(ctx context.Context, err error) int {
-	malformed := (*dumps.FormatError)(nil)
+	malformed, unusable := (*dumps.FormatError)(nil), (*dumps.URLError)(nil)
 	switch {
 	case ctx.Err() != nil:
 		return cli.ExitInterrupted
-	case errors.As(err, &malformed):
+	case errors.As(err, &malformed), errors.As(err, &unusable):
 		return cli.ExitUsage
 	}
 	return cli.ExitFailure

@@ -30,8 +30,15 @@ type Source struct {
 	io.ReadCloser
 }
 
+// URLError is of a source that is written as a URL and is none that can be asked for:
+// nothing was tried.
+type URLError struct{ text string }
+
+func (e *URLError) Error() string { return e.text }
+
 // Open opens a dump: "-" is Options.Stdin, what begins with http:// or https:// a
-// URL, and anything else a file or a pipe. A read that waits ends with ctx.
+// URL, and anything else a file or a pipe. A read that waits ends with ctx. An error
+// is a *URLError, or that of what was tried.
 func Open(ctx context.Context, source string, o Options) (Source, error) {
 	switch {
 	case source == "-":
@@ -43,7 +50,7 @@ func Open(ctx context.Context, source string, o Options) (Source, error) {
 	case strings.EqualFold(scheme, "http"), strings.EqualFold(scheme, "https"):
 		return fetch(ctx, source, o)
 	case !strings.Contains(scheme, "/"): // nor is what follows shown, which may be secret
-		return Source{}, fmt.Errorf("a URL of scheme %.40q; want http:// or https://", scheme)
+		return Source{}, &URLError{fmt.Sprintf("a URL of scheme %.40q; want http:// or https://", scheme)}
 	}
 	info, err := os.Stat(source)
 	if err != nil {
@@ -90,14 +97,14 @@ func (c *closing) Close() error { c.end(); return nil }
 func fetch(ctx context.Context, source string, o Options) (Source, error) {
 	u, err := url.Parse(source)
 	if err != nil || u.Host == "" {
-		return Source{}, errors.New("a URL that cannot be read; want one such as http://127.0.0.1:6060/debug/pprof/goroutine?debug=2")
+		return Source{}, &URLError{"a URL that cannot be read; want one such as http://127.0.0.1:6060/debug/pprof/goroutine?debug=2"}
 	}
 	name := Shown(u)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("no whole answer within %v", o.Timeout))
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, source, nil)
 	if err != nil {
 		cancel()
-		return Source{}, fmt.Errorf("%s: not a URL that can be asked for", name)
+		return Source{}, &URLError{name + ": not a URL that can be asked for"}
 	}
 	maps.Copy(request.Header, o.Header)
 	// One request needs no connection afterwards.
