@@ -32,33 +32,42 @@ const (
 	byteOrderMark = "\xef\xbb\xbf" // of UTF-8
 )
 
-// unzip returns the text of r, whether it is compressed or not.
-func unzip(r io.Reader) (text *bufio.Reader, zipped bool, err error) {
+// unzip returns the text of r, whether it is compressed or not; z is nil if it is not.
+func unzip(r io.Reader) (text *bufio.Reader, z *gunzip, err error) {
 	text = bufio.NewReaderSize(r, bufferSize)
 	magic, err := text.Peek(2)
 	if err != nil && err != io.EOF {
-		return nil, false, err
+		return nil, nil, err
 	}
 	if !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		return text, false, nil
+		return text, nil, nil
 	}
-	z, err := gzip.NewReader(text)
+	unzipped, err := gzip.NewReader(text)
 	if err != nil {
-		return nil, true, fmt.Errorf("broken gzip: %w", err)
+		return nil, nil, brokenGzip(err)
 	}
-	return bufio.NewReaderSize(gunzip{z}, bufferSize), true, nil
+	z = &gunzip{z: unzipped}
+	return bufio.NewReaderSize(z, bufferSize), z, nil
 }
 
-// gunzip names the errors of a compressed text.
-type gunzip struct{ z *gzip.Reader }
+// gunzip reads a compressed text as far as it goes, and names its errors.
+type gunzip struct {
+	z        *gzip.Reader
+	cutShort bool // the text ended before the compression did
+}
 
-func (g gunzip) Read(p []byte) (int, error) {
+func (g *gunzip) Read(p []byte) (int, error) {
 	n, err := g.z.Read(p)
-	if err != nil && err != io.EOF {
-		err = fmt.Errorf("broken gzip: %w", err)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		g.cutShort, err = true, io.EOF
+	case err != nil && err != io.EOF:
+		err = brokenGzip(err)
 	}
 	return n, err
 }
+
+func brokenGzip(err error) error { return fmt.Errorf("broken gzip: %w", err) }
 
 // detect finds the first line that only one format has, and returns the text from
 // there on. What comes before, such as the log in which a crash is found, is left

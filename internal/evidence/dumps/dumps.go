@@ -8,6 +8,7 @@
 package dumps
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -65,6 +66,12 @@ type Dump struct {
 // axis was asked for.
 func (d Dump) Result() result.Dump { return d.places.Dump() }
 
+// cutOff says that the counts are too low.
+func (d *Dump) cutOff() {
+	d.Truncated = true
+	d.places.End(stacks.End{Truncated: true})
+}
+
 // FormatError is a text that is no dump, or a dump that is broken.
 type FormatError struct {
 	Name string
@@ -108,17 +115,17 @@ func (c *counter) dump(name string, format Format, end stacks.End) Dump {
 // and not with the text.
 //
 // An error is a *FormatError, or that of r. A dump that the text cuts off is no
-// error, but Truncated.
+// error, but Truncated, and so is one of which the compressed text ends too early.
 func Read(r io.Reader, name string, axis stacks.Axis) ([]Dump, error) {
 	source := &remembering{r: r}
 	all, err := read(source, name, axis)
 	switch {
-	case err == nil:
-		return all, nil
-	case source.err != nil:
+	case source.err != nil: // even if what came before it is a dump
 		return nil, fmt.Errorf("%s: %w", name, source.err)
+	case err != nil:
+		return nil, &FormatError{Name: name, Err: err}
 	}
-	return nil, &FormatError{Name: name, Err: err}
+	return all, nil
 }
 
 // remembering tells the errors of a source from those of what is read from it.
@@ -136,10 +143,31 @@ func (m *remembering) Read(p []byte) (int, error) {
 }
 
 func read(r io.Reader, name string, axis stacks.Axis) ([]Dump, error) {
-	text, zipped, err := unzip(r)
+	text, z, err := unzip(r)
 	if err != nil {
 		return nil, err
 	}
+	all, err := readText(text, name, axis)
+	if z == nil {
+		return all, err
+	}
+	if err != nil {
+		if z.cutShort {
+			err = brokenGzip(io.ErrUnexpectedEOF)
+		}
+		return nil, err
+	}
+	for i := range all {
+		all[i].Gzip = true
+	}
+	if z.cutShort {
+		all[len(all)-1].cutOff()
+	}
+	return all, nil
+}
+
+// readText reads what is not compressed. There is one dump at the least, or an error.
+func readText(text *bufio.Reader, name string, axis stacks.Axis) ([]Dump, error) {
 	kind, rest, err := detect(text)
 	if err != nil {
 		return nil, err
@@ -167,9 +195,6 @@ func read(r io.Reader, name string, axis stacks.Axis) ([]Dump, error) {
 	}
 	if err != nil {
 		return nil, err
-	}
-	for i := range all {
-		all[i].Gzip = zipped
 	}
 	return all, nil
 }

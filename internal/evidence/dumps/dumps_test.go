@@ -166,7 +166,6 @@ func TestGoAndJavaMakeNoTimeline(t *testing.T) {
 // What is no dump is an error of one line that names the text.
 func TestMalformed(t *testing.T) {
 	utf16 := "\xff\xfeg\x00o\x00"
-	halfZip := zipped(strings.Repeat(panicLog, 200))
 	for _, tt := range []struct{ name, text, want string }{
 		{"empty", "", "x: it is empty; want a goroutine dump"},
 		{"a page", "<html>404</html>\n", `x: no dump in 17 bytes that begin with "<html>404</html>"; want a goroutine dump`},
@@ -177,7 +176,8 @@ func TestMalformed(t *testing.T) {
 		{"a journal of Java", "host svc[7]: \"main\" #1 prio=5\nhost svc[7]:    java.lang.Thread.State: RUNNABLE\n", "x: its lines have a prefix, as in"},
 		{"UTF-16", utf16, "x: it is in UTF-16"},
 		{"no gzip", "\x1f\x8b\x08nope", "x: broken gzip: "},
-		{"half a gzip", halfZip[:len(halfZip)/2], "x: broken gzip: unexpected EOF"},
+		{"a gzip cut off before any text", zipped(panicLog)[:12], "x: broken gzip: unexpected EOF"},
+		{"a gzip of another text", zipped(panicLog)[:len(zipped(panicLog))-8] + "checksum", "x: broken gzip: gzip: invalid checksum"},
 		{"broken JSON", `{"threads":[{"threadName":1}]}`, "x: no thread dump in this JSON, at byte "},
 		{"no thread", "Full thread dump OpenJDK:\n\n", "x: no thread: want a dump"},
 		{"no goroutine", "goroutine profile: total 7\n", "x: no goroutine: want a profile"},
@@ -197,6 +197,43 @@ func TestMalformed(t *testing.T) {
 		if !errors.Is(err, broken) || errors.As(err, &malformed) || err.Error() != "x: connection reset" {
 			t.Errorf("%q: error %v", text, err)
 		}
+	}
+}
+
+// What a compressed text has before it is cut off is read, as it is without compression;
+// of several dumps only the last is cut off.
+func TestATextThatIsCutOffIsReadAsFarAsItGoes(t *testing.T) {
+	jstack := strings.Repeat("Full thread dump x:\n\n\"a\" #1 prio=5 os_prio=0 tid=0x1 nid=0x1 runnable\n   java.lang.Thread.State: RUNNABLE\n\tat a.b(c.java:1)\n\nJNI global refs: 1, weak refs: 0\n\n", 2)
+	for _, tt := range []struct {
+		name, text string
+		cut        int // bytes of the compressed text
+		totals     []int
+	}{
+		{"the checksum of a Go dump", panicLog, 8, []int{2}},
+		{"the checksum of a profile", debug1, 1, []int{203}},
+		{"the checksum of JSON", `{"threads":[{"threadName":"a"}]}`, 8, []int{1}},
+		{"the checksum of two Java dumps", jstack, 8, []int{1, 1}},
+		{"the end of a Go dump", panicLog, 60, []int{1}},
+	} {
+		text := zipped(tt.text)
+		all, err := Read(strings.NewReader(text[:len(text)-tt.cut]), "x", stacks.ByPlace)
+		if err != nil || len(all) != len(tt.totals) {
+			t.Errorf("%s: %d dumps, error %v", tt.name, len(all), err)
+			continue
+		}
+		for i, d := range all {
+			last := i == len(all)-1
+			if d.Total != tt.totals[i] || d.Truncated != last || d.Result().Truncated != last || !d.Gzip {
+				t.Errorf("%s: dump %d of %d has %d, truncated %v and %v", tt.name, i+1, len(all), d.Total, d.Truncated, d.Result().Truncated)
+			}
+		}
+	}
+	// A source that breaks off is no text that is cut off: what is lost can be had.
+	text := zipped(panicLog)
+	_, err := Read(io.MultiReader(strings.NewReader(text[:len(text)-8]), iotest.ErrReader(io.ErrUnexpectedEOF)), "x", stacks.ByPlace)
+	malformed := (*FormatError)(nil)
+	if !errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &malformed) {
+		t.Errorf("a connection that breaks off: error %v", err)
 	}
 }
 
