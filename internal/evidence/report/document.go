@@ -171,6 +171,7 @@ type Report struct {
 }
 
 func render(d document, malformed []error) (Report, error) {
+	d = boundedDocument(d)
 	page, err := htmlPage(d)
 	if err != nil {
 		return Report{}, err

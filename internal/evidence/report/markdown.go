@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"chokepoint/internal/cli"
 	"chokepoint/internal/result"
 )
 
@@ -198,9 +199,10 @@ func fenceFor(lines []string, fence string) string {
 	return fence
 }
 
-// oneLine turns line breaks, tabs and other control characters into spaces.
+// oneLine turns line breaks, tabs and other control characters into spaces. The rest is
+// as cli.Printable leaves it.
 func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) }), " ")
+	return cli.Printable(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) }), " "))
 }
 
 // target makes a relative path the target of a link.
