@@ -22,7 +22,10 @@ func printDumps(stdout io.Writer, r dumpReport, f dumpFlags) {
 	for i, d := range r.Dumps {
 		printHeading(w, d, i, len(r.Dumps))
 	}
+	fmt.Fprintf(w, "\n%s:\n", whoIsPlaced(r.Dumps))
 	printWords(w, "where", stacks.Wheres(), r.Dumps, func(d dumps.Dump) map[string]int { return d.Where })
+	printOther(w, r.Dumps)
+	fmt.Fprintf(w, "\nall %s, by what they wait for:\n", r.Dumps[0].Format.Unit())
 	printWords(w, "waits for", stacks.Waits(), r.Dumps, func(d dumps.Dump) map[string]int { return d.Waits })
 	if len(r.Dumps) == 1 {
 		printGroups(w, r.Dumps[0].Groups, f)
@@ -72,10 +75,55 @@ func printHeading(w io.Writer, d dumps.Dump, i, of int) {
 	}
 }
 
+// whoIsPlaced says whom the table of places counts: that of waits counts everyone.
+func whoIsPlaced(all []dumps.Dump) string {
+	unit := all[0].Format.Unit()
+	var everyone []string
+	for i, d := range all {
+		if stacks.CountsEveryone(d.Result()) {
+			everyone = append(everyone, fmt.Sprintf("#%d", i+1))
+		}
+	}
+	if len(everyone) == len(all) {
+		return "all " + unit + ", by place (no pool that the rules know)"
+	}
+	who := "the workers of the pool, and the connections that wait for one, by place"
+	if unit == "threads" {
+		who = "the workers of the pool, by place"
+	}
+	if len(everyone) > 0 {
+		who += fmt.Sprintf(" (in %s all %s: no pool that the rules know)", strings.Join(everyone, ", "), unit)
+	}
+	return who
+}
+
+// printOther names what most stand in where no rule has a word for it.
+func printOther(w io.Writer, all []dumps.Dump) {
+	for i, d := range all {
+		largest := stacks.LargestOther(d.Result())
+		if len(largest) == 0 {
+			continue
+		}
+		number := ""
+		if len(all) > 1 {
+			number = fmt.Sprintf("#%d: ", i+1)
+		}
+		var groups []string
+		for _, g := range largest {
+			state := ""
+			if g.State != "" {
+				state = " (" + g.State + ")"
+			}
+			groups = append(groups, fmt.Sprintf("%d in %s%s", g.Count, orDash(g.Frame), state))
+		}
+		fmt.Fprintf(w, "  %sother is %d of %d; the largest: %s\n", number, d.Where[stacks.Other], d.Total, strings.Join(groups, ", "))
+	}
+}
+
 // printWords prints the words that any dump has, a row each and a column a dump.
 func printWords(w io.Writer, title string, words []string, all []dumps.Dump, counts func(dumps.Dump) map[string]int) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "\n%s\t%s\n", title, columns(len(all)))
+	fmt.Fprintf(table, "%s\t%s\n", title, columns(len(all)))
 	for _, word := range words {
 		if !slices.ContainsFunc(all, func(d dumps.Dump) bool { return counts(d)[word] > 0 }) {
 			continue

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,6 +28,22 @@ func anti(t *testing.T) []string {
 	return files
 }
 
+// channelSemaphore is a dump of a service that lets one call to its upstream by at a
+// time, by a channel.
+func channelSemaphore(t *testing.T) string {
+	t.Helper()
+	text := "goroutine 1 [sleep]:\ntime.Sleep(0x1)\n\t/go/time.go:1 +0x1\nmain.main()\n\t/a.go:1 +0x1\n\n" +
+		"goroutine 2 [select]:\nnet/http.(*persistConn).roundTrip(0x1)\n\t/go/transport.go:1 +0x1\nmain.(*shop).call(0x1)\n\t/a.go:9 +0x1\nnet/http.(*conn).serve(0x1)\n\t/go/server.go:1 +0x1\n\n"
+	for id := range 3 {
+		text += fmt.Sprintf("goroutine %d [chan send]:\nmain.(*shop).call(0x1)\n\t/a.go:8 +0x1\nnet/http.(*conn).serve(0x1)\n\t/go/server.go:1 +0x1\n\n", 3+id)
+	}
+	file := filepath.Join(t.TempDir(), "channel.txt")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 func runLab(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = run(ctx, args, &out, &errs)
@@ -42,6 +59,10 @@ func TestDump(t *testing.T) {
 	}{
 		{"one", []string{anti(t)[2]}, 0, []string{"(go-text, gzip), 200 of them workers, 803 queued", "upstream_read 200", "http_client 200",
 			"200 2 upstream_read http_client IO wait github.com/valyala/fasthttp.(*ResponseHeader).tryRead -"}},
+		{"whom the tables count", []string{anti(t)[2]}, 0, []string{"the workers of the pool, and the connections that wait for one, by place: where count", "all goroutines, by what they wait for: waits for count"}},
+		{"whom they count in Java", []string{javaDumps + "jcmd-bulkhead.txt.gz"}, 0, []string{"the workers of the pool, by place: where count", "all threads, by what they wait for: waits for count"}},
+		{"a pool that no rule knows", []string{channelSemaphore(t)}, 0, []string{"all goroutines, by place (no pool that the rules know): where count upstream_read 1 other 4 other is 4 of 5; the largest: 3 in main.(*shop).call (chan send), 1 in main.main (sleep) all"}},
+		{"one of them with a pool", []string{channelSemaphore(t), anti(t)[2]}, 0, []string{"by place (in #1 all goroutines: no pool that the rules know): where #1 #2", " #1: other is 4 of 5; the largest: 3 in main.(*shop).call"}},
 		{"a timeline", anti(t), 0, []string{"where #1 #2 #3 #4", "idle 10 0 0 0", "upstream_read 0 200 200 200", "queued 0 200 803 1401",
 			"0 200 200 200 upstream_read http_client IO wait", "difference from #1 to #4", "+200 0 200 upstream_read", "-10 10 0 idle"}},
 		{"a run", []string{filepath.Dir(filepath.Dir(anti(t)[0])), "-assert", "queued@load_40s == 803"}, 0, []string{"where #1 #2 #3 #4", "queued 0 200 803 1401", "ok queued@load_40s == 803"}},

@@ -55,6 +55,13 @@ func TestARunOfAnAttachedService(t *testing.T) {
 	limitless := tomcatRun()
 	delete(limitless.Attached.Metrics, result.MetricLimit)
 	limitless.Pool.WorkerLimit = 0
+	channel := attachedRun()
+	channel.Dumps[2].Where = map[string]int{"upstream_read": 20, "other": channel.Dumps[2].Goroutines - 20}
+	channel.Dumps[2].Groups = []result.Group{
+		{Where: "upstream_read", Frame: "main.call", Count: 20},
+		{Where: "other", State: "IO wait", Frame: "net/http.(*connReader).backgroundRead", Count: 700},
+		{Where: "other", State: "chan send", Frame: "main.(*shop).call", Count: 800},
+	}
 	for _, test := range []struct {
 		name       string
 		summary    result.Summary
@@ -78,7 +85,12 @@ func TestARunOfAnAttachedService(t *testing.T) {
 				"## Where the workers stood", "| busy workers | `tomcat_threads_busy_threads` | 200 | – |",
 				"| CPU; 100 % is one core | `process_cpu_usage` | 9.0 % | 2.5 % |", "| point | at | threads |", "The largest groups of threads",
 			},
-			[]string{"/fast", "victim", "predict", "goroutine", "memory", "requests that wait for a worker"},
+			[]string{"no rule has a word", "/fast", "victim", "predict", "goroutine", "memory", "requests that wait for a worker"},
+		},
+		{
+			"a semaphore that no rule knows", channel,
+			[]string{"Most goroutines stand where no rule has a word for it.", "- `load_40s`: 1,530 of 1,550 goroutines in `other`; the largest: 800 in `main.(*shop).call` (chan send), 700 in `net/http.(*connReader).backgroundRead` (IO wait)\n"},
+			[]string{"- `load_15s`"},
 		},
 		{"Tomcat, whose limit is not known", limitless, []string{"; at most 200 workers were busy; at +15.0 s"}, []string{"without a limit", "limit of workers", "limit none"}},
 	} {

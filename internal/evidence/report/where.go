@@ -1,12 +1,14 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/evidence/page"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 )
 
@@ -38,7 +40,33 @@ func whereBlocks(r runFolder) []block {
 		b.standIn = append(b.standIn, paragraph{plain(fmt.Sprintf("The largest groups of %s, at most %d of each dump:", membersOf(dumps), topGroups))}, groups)
 	}
 	b.standIn = append(b.standIn, exampleBlocks(dumps)...)
-	return append([]block{b}, stackBlocks(r)...)
+	return slices.Concat([]block{b}, otherBlocks(dumps), stackBlocks(r))
+}
+
+// otherBlocks name what most stand in where no rule has a word for it.
+func otherBlocks(dumps []result.Dump) []block {
+	var items []text
+	for _, d := range dumps {
+		item := join(code(d.Point), plain(fmt.Sprintf(": %s of %s in ", count(d.Where[stacks.Other]), plural(d.Goroutines, memberOf(d)))), code(stacks.Other))
+		largest := stacks.LargestOther(d)
+		for i, g := range largest {
+			separator := ", "
+			if i == 0 {
+				separator = "; the largest: "
+			}
+			item = join(item, plain(separator+count(g.Count)+" in "), code(cmp.Or(g.Frame, none)))
+			if g.State != "" {
+				item = join(item, plain(" ("+g.State+")"))
+			}
+		}
+		if len(largest) > 0 {
+			items = append(items, item)
+		}
+	}
+	if items == nil {
+		return nil
+	}
+	return []block{paragraph{plain(fmt.Sprintf("Most %s stand where no rule has a word for it. What holds the service may be among these:", membersOf(dumps)))}, list{items}}
 }
 
 // takenPlaces lists the places in which any dump has a worker.

@@ -33,7 +33,8 @@ const (
 	WaitConnect    = "connect"         // for a connection that is being made
 	WaitRead       = "socket_read"     // for bytes of another protocol, or from a client
 	WaitWrite      = "socket_write"    // for a peer that does not read
-	WaitAccept     = "accept"          // for a client to connect, or for any socket to be ready
+	WaitAccept     = "accept"          // for a client to connect
+	WaitSelector   = "selector"        // for any of many sockets to be ready, as an event loop does
 	WaitSemaphore  = "semaphore"       // for a permit
 	WaitLock       = "lock"            // for a mutex or a monitor
 	WaitChannel    = "channel"         // for the other side of a channel of Go
@@ -47,7 +48,7 @@ const (
 func Waits() []string {
 	return []string{
 		WaitIdle, WaitHTTP, WaitDatabase, WaitConnection, WaitConnect, WaitRead, WaitWrite,
-		WaitAccept, WaitSemaphore, WaitLock, WaitChannel, WaitCondition, WaitTimer, WaitNothing, WaitUnknown,
+		WaitAccept, WaitSelector, WaitSemaphore, WaitLock, WaitChannel, WaitCondition, WaitTimer, WaitNothing, WaitUnknown,
 	}
 }
 

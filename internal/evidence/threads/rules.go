@@ -65,10 +65,10 @@ var (
 		"java.net.Socket$SocketInputStream.*", "sun.nio.ch.NioSocketImpl.read", "sun.nio.ch.NioSocketImpl$1.read",
 		"java.net.SocketInputStream.*", // before Java 13
 	}
-	accepting = pattern{
-		"java.net.ServerSocket.accept", "sun.nio.ch.ServerSocketChannelImpl.accept", "sun.nio.ch.SelectorImpl.*",
-		"io.netty.channel.epoll.Native.epollWait*",
-	}
+	accepting = pattern{"java.net.ServerSocket.accept", "sun.nio.ch.ServerSocketChannelImpl.accept"}
+	// selecting is an event loop: Tomcat's poller, Netty, and the one thread that reads
+	// all answers of the JDK's own HTTP client.
+	selecting = pattern{"sun.nio.ch.SelectorImpl.*", "io.netty.channel.epoll.Native.epollWait*"}
 	// channelRead is how Tomcat reads from its own clients.
 	channelRead  = pattern{"sun.nio.ch.SocketChannelImpl.read"}
 	channelWrite = pattern{"sun.nio.ch.SocketChannelImpl.write"}
@@ -124,6 +124,7 @@ var rules = stacks.Rules{
 		{Wait: stacks.WaitHTTP, Frames: []pattern{client, read}},
 		{Wait: stacks.WaitHTTP, Frames: []pattern{jdkClient, future}},
 		{Wait: stacks.WaitAccept, Frames: []pattern{accepting}},
+		{Wait: stacks.WaitSelector, Frames: []pattern{selecting}},
 		{Wait: stacks.WaitWrite, Frames: []pattern{write}},
 		{Wait: stacks.WaitWrite, Frames: []pattern{channelWrite}},
 		{Wait: stacks.WaitRead, Frames: []pattern{read}},

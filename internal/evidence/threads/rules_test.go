@@ -71,6 +71,14 @@ func TestLocate(t *testing.T) {
 		{"holding a lock's code, running", stack("RUNNABLE", "java.util.concurrent.locks.ReentrantLock.unlock", handler, runWorker), stacks.Other, stacks.WaitNothing, false, handler},
 		{"sleeps", stack("TIMED_WAITING", "java.lang.Thread.sleep", handler, runWorker), stacks.Other, stacks.WaitTimer, false, handler},
 		{"a future", stack("WAITING", park, "java.util.concurrent.FutureTask.get", handler), stacks.Other, stacks.WaitCondition, false, handler},
+		{"the reader of the JDK's HTTP client", stack("RUNNABLE", "sun.nio.ch.EPoll.wait", "sun.nio.ch.SelectorImpl.lockAndDoSelect", "sun.nio.ch.SelectorImpl.select", "jdk.internal.net.http.HttpClientImpl$SelectorManager.run"),
+			stacks.Other, stacks.WaitSelector, false, "jdk.internal.net.http.HttpClientImpl$SelectorManager.run"},
+		{"Tomcat's poller", stack("RUNNABLE", "sun.nio.ch.EPoll.wait", "sun.nio.ch.SelectorImpl.select", "org.apache.tomcat.util.net.NioEndpoint$Poller.run", "java.lang.Thread.run"),
+			stacks.Other, stacks.WaitSelector, false, "org.apache.tomcat.util.net.NioEndpoint$Poller.run"},
+		{"Netty's loop", stack("RUNNABLE", "io.netty.channel.epoll.Native.epollWait0", "io.netty.channel.epoll.EpollEventLoop.run"),
+			stacks.Other, stacks.WaitSelector, false, "io.netty.channel.epoll.Native.epollWait0"},
+		{"Tomcat's acceptor", stack("RUNNABLE", "sun.nio.ch.Net.accept", "sun.nio.ch.ServerSocketChannelImpl.accept", "org.apache.tomcat.util.net.Acceptor.run", "java.lang.Thread.run"),
+			stacks.Other, stacks.WaitAccept, false, "org.apache.tomcat.util.net.Acceptor.run"},
 		{"no frame", stack("RUNNABLE"), stacks.Other, stacks.WaitNothing, false, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
