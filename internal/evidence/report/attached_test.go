@@ -108,7 +108,7 @@ func TestARunOfAnAttachedService(t *testing.T) {
 					t.Errorf("the report has %q: %q", none, text[max(0, i-80):min(len(text), i+80)])
 				}
 			}
-			for _, none := range []string{"/fast", "of the victim"} {
+			for _, none := range []string{"/fast", "of the victim", "scenario seconds from the start"} {
 				if strings.Contains(page, none) {
 					t.Errorf("the page has %q", none)
 				}

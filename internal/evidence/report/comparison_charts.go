@@ -90,7 +90,7 @@ func (c comparisonFolder) timelineBlocks() []block {
 		xs[i] = start + float64(i)*width
 	}
 	base := c.profiles[profiles[0]].first
-	spec := page.Chart{X: page.XAxis{Kind: page.Seconds, Label: timeLabel}, Xs: xs, Sync: timelineSync, Bands: loadBands(*base), Marks: dumpLines(base.summary.Dumps)}
+	spec := page.Chart{X: chartAxis(c.Scale), Xs: xs, Sync: timelineSync, Bands: loadBands(*base), Marks: dumpLines(base.summary.Dumps)}
 	t := table{columns: []column{words("profile"), words("figure"), numbers("highest"), numbers("at"), numbers("last above 0")}}
 	for _, pane := range []struct {
 		title string

@@ -218,7 +218,10 @@ func (c comparisonFolder) recoveryBlocks() []block {
 		}
 		t.rows = append(t.rows, []text{code(p), recovered(c.metrics["recovery.recovered"].Values[p]), seconds, plain(predicted), plain(waited)})
 	}
-	note := "Seconds are scenario seconds. The prediction and the wait are those of the first valid run."
+	note := "The prediction and the wait are those of the first valid run."
+	if c.Scale != 1 {
+		note = "Seconds are scenario seconds. " + note
+	}
 	return []block{t, paragraph{plain(note)}}
 }
 

@@ -111,7 +111,7 @@ func statusChart(r runFolder) (chart, bool) {
 	for i := range xs {
 		xs[i] = float64(i) * width
 	}
-	spec := page.Chart{X: page.XAxis{Kind: page.Seconds, Label: timeLabel}, Xs: xs, Sync: timelineSync,
+	spec := page.Chart{X: chartAxis(r.summary.Run.Scale), Xs: xs, Sync: timelineSync,
 		Bands: loadBands(r), Marks: dumpLines(r.summary.Dumps)}
 	numbersTable := table{columns: []column{words("endpoint"), words("ending"), numbers("requests"), numbers("first at"), numbers("last at"), numbers("most in a column")}}
 	for _, name := range slices.Sorted(maps.Keys(r.requests.endpoints)) {

@@ -13,7 +13,14 @@ import (
 // timelineSync is the cursor that all charts over the time of a run share.
 const timelineSync = "time"
 
-const timeLabel = "scenario seconds from the start of the load"
+// chartAxis is in scenario seconds, which are called so where they are not real ones.
+func chartAxis(scale float64) page.XAxis {
+	label := "seconds from the start of the load"
+	if scale != 1 {
+		label = "scenario " + label
+	}
+	return page.XAxis{Kind: page.Seconds, Label: label}
+}
 
 // numberRows is how many rows the table below a chart has at most.
 const numberRows = 400
@@ -46,7 +53,7 @@ func timelineChart(r runFolder) (chart, bool) {
 	}
 	xs, drawn, every := thinned(column(func(row result.TimelineRow) float64 { return row.AtS }), columns...)
 	spec := page.Chart{
-		X: page.XAxis{Kind: page.Seconds, Label: timeLabel}, Xs: xs, Sync: timelineSync,
+		X: chartAxis(r.summary.Run.Scale), Xs: xs, Sync: timelineSync,
 		Bands: loadBands(r), Marks: dumpLines(r.summary.Dumps),
 		Panes: knownPanes(r, []page.Pane{
 			{Title: "Workers", Unit: page.Count, Top: limit, Height: 130, Series: taken(

@@ -158,7 +158,7 @@ func (p *attachPhases) recover(ctx context.Context, m *meter, loadOff time.Time)
 			return result.Recovery{Recovered: true, Seconds: &seconds, WaitedS: time.Since(loadOff).Seconds()}
 		}
 	}
-	return result.Recovery{WaitedS: max(time.Since(loadOff), 0).Seconds()}
+	return result.Recovery{WaitedS: watchedFor(loadOff, p.e.settings.RecoveryWait).Seconds()}
 }
 
 // probe says whether the protected endpoint answers within bound.

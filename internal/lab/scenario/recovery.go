@@ -62,7 +62,13 @@ func (w *recoveryWatch) run(ctx context.Context, scenarioSeconds func(time.Durat
 		seconds := scenarioSeconds(max(recovered.Sub(w.loadOff), 0))
 		return result.Recovery{Recovered: true, Seconds: &seconds, WaitedS: scenarioSeconds(time.Since(w.loadOff))}
 	}
-	return result.Recovery{WaitedS: scenarioSeconds(max(time.Since(w.loadOff), 0))}
+	return result.Recovery{WaitedS: scenarioSeconds(watchedFor(w.loadOff, w.wait))}
+}
+
+// watchedFor is for how long recovery was watched for, in vain: the last probe may end
+// after the wait does, and decides nothing then.
+func watchedFor(loadOff time.Time, wait time.Duration) time.Duration {
+	return min(max(time.Since(loadOff), 0), wait)
 }
 
 func idle(p adminapi.PoolStats) bool { return p.Busy == 0 && p.Queued == 0 && !p.IdleSince.IsZero() }

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -86,6 +87,18 @@ func TestRecoveryCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The report and the verdict speak of the same wait, also where the last probe ended
+// after it.
+func TestWatchedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for since, want := range map[time.Duration]time.Duration{-time.Second: 0, 12 * time.Second: 12 * time.Second, 46 * time.Second: 45 * time.Second} {
+			if got := watchedFor(time.Now().Add(-since), 45*time.Second); got != want {
+				t.Errorf("%v after the end of the load: %v, want %v", since, got, want)
+			}
+		}
+	})
 }
 
 // TestInterruptedRequestsDecideNothing: that the generator stopped waiting is no
