@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -33,8 +34,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the command lines in testdata/script. URL is a server that
-// answers, with 503 under /busy; ADDRESS is where it listens; NEXT is a moment some seconds
-// away, LATER one that no test waits for.
+// answers, with 503 under /busy; ADDRESS is where it listens; LATER is a moment that no
+// test waits for.
 func TestScripts(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/busy" {
@@ -49,12 +50,17 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("URL", server.URL)
 			env.Setenv("ADDRESS", server.Listener.Addr().String())
-			env.Setenv("NEXT", time.Now().Add(5*time.Second).Format(time.RFC3339Nano))
 			env.Setenv("LATER", time.Now().Add(time.Hour).Format(time.RFC3339Nano))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits, "empty": empty},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits, "empty": empty, "soon": soon},
 	})
+}
+
+// soon NAME sets a variable to a moment that is still to come when the commands that
+// follow have started.
+func soon(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Setenv(args[0], time.Now().Add(8*time.Second).Format(time.RFC3339Nano))
 }
 
 // empty FOLDER checks that nothing is in a folder, hidden files included.
@@ -178,6 +184,11 @@ func hanging(t *testing.T, args ...string) (*exec.Cmd, *bufio.Reader) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(server.Close)
+	// Under nohup this process has SIGHUP ignored, and so would its children: a signal
+	// that is caught is theirs to be ended by again.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
 	cmd := exec.Command("loadgen", append(args, "-rate", "10", "-duration", "1h", "-workers", "100", server.URL)...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -189,6 +200,8 @@ func hanging(t *testing.T, args ...string) (*exec.Cmd, *bufio.Reader) {
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	<-arrived
+	bound := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
+	t.Cleanup(func() { bound.Stop() })
 	return cmd, bufio.NewReader(stdout)
 }
 

@@ -25,7 +25,7 @@ type Attach struct {
 	Settings AttachSettings
 	// Start finds the load generator of a run whose folder is dir.
 	Start func(dir string) (Generator, error)
-	// Progress is told what happens, a line at a time.
+	// Progress is told what happens, a line at a time, by several goroutines.
 	Progress func(format string, args ...any)
 }
 

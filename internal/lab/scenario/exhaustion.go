@@ -33,7 +33,7 @@ type Starter func(ctx context.Context, cfg world.Config) (world.World, error)
 type Run struct {
 	Settings Settings
 	Start    Starter
-	// Progress is told what happens, a line at a time.
+	// Progress is told what happens, a line at a time, by several goroutines.
 	Progress func(format string, args ...any)
 	// Live is shown the run while it goes; nil is nobody.
 	Live *live.View

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,11 +22,18 @@ import (
 func watched(t *testing.T, w *fakeWorld, args ...string) (live.State, []string) {
 	t.Helper()
 	view := live.NewView(1)
-	var lines []string
+	var (
+		mu    sync.Mutex
+		lines []string
+	)
 	r := Run{
 		Settings: testSettings(t, args...), Live: view,
-		Start:    func(context.Context, world.Config) (world.World, error) { return w, nil },
-		Progress: func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) },
+		Start: func(context.Context, world.Config) (world.World, error) { return w, nil },
+		Progress: func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			lines = append(lines, fmt.Sprintf(format, args...))
+		},
 	}
 	if _, err := r.Into(t.Context(), w.dir); err != nil {
 		t.Fatal(err)
