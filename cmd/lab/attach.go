@@ -13,6 +13,7 @@ import (
 	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/lab"
 	"chokepoint/internal/lab/scenario"
+	"chokepoint/internal/lab/world"
 	"chokepoint/internal/result"
 )
 
@@ -59,6 +60,9 @@ func attach(ctx context.Context, args []string, stdout, stderr io.Writer) (int, 
 	}
 	if err != nil {
 		return cli.ExitUsage, fmt.Errorf("%w (lab attach -h lists the flags)", err)
+	}
+	if err := world.CheckGenerator(s.BinDir); err != nil {
+		return cli.ExitFailure, err
 	}
 	return withLab(ctx, s.ResultsDir, liveFlags{}, 1, stdout, stderr, func(l *lab.Lab, stdout io.Writer) (int, error) {
 		dir, summary, err := l.Attach(ctx, s)

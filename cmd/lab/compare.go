@@ -12,6 +12,7 @@ import (
 	"chokepoint/internal/cli"
 	"chokepoint/internal/lab"
 	"chokepoint/internal/lab/scenario"
+	"chokepoint/internal/lab/world"
 	"chokepoint/internal/profile"
 	"chokepoint/internal/result"
 )
@@ -95,6 +96,11 @@ func compareProfiles(ctx context.Context, args []string, stdout, stderr io.Write
 	}
 	if err != nil {
 		return cli.ExitUsage, err
+	}
+	for _, s := range settings {
+		if err := world.CheckPrograms(s.BinDir); err != nil {
+			return cli.ExitFailure, err
+		}
 	}
 	return withLab(ctx, f.settings.ResultsDir, f.shown, f.rounds*len(settings), stdout, stderr, func(l *lab.Lab, stdout io.Writer) (int, error) {
 		dir, comparison, err := l.Compare(ctx, settings, f.rounds)

@@ -173,3 +173,25 @@ func TestPrintVerdict(t *testing.T) {
 		})
 	}
 }
+
+// TestProgramsAreLookedForBeforeAnythingIsMade: a command that cannot run leaves no
+// results folder.
+func TestProgramsAreLookedForBeforeAnythingIsMade(t *testing.T) {
+	plan := filepath.Join(t.TempDir(), "plan.yaml")
+	results := filepath.Join(t.TempDir(), "results")
+	for _, args := range [][]string{
+		{"run", "exhaustion"},
+		{"compare", "exhaustion"},
+		{"compare", "exhaustion", "-profiles=anti", "-vary=bin-dir=/nope,/neither"},
+		{"attach", "-plan=" + plan, "-protect=fast", "-dump-url=http://127.0.0.1:1/"},
+		{"size", "-latency=80ms", "-rate=20", "-validate"},
+	} {
+		code, stdout, stderr := runLab(t.Context(), append(args, "-bin-dir=/nope", "-results="+results)...)
+		if code != 1 || stdout != "" || !strings.HasPrefix(stderr, "lab: no program loadgen in /nope; ") || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("lab %q: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+		if _, err := os.Stat(results); err == nil {
+			t.Fatalf("lab %q made its results folder", args)
+		}
+	}
+}

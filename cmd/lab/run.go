@@ -13,6 +13,7 @@ import (
 	"chokepoint/internal/cli"
 	"chokepoint/internal/lab"
 	"chokepoint/internal/lab/scenario"
+	"chokepoint/internal/lab/world"
 	"chokepoint/internal/result"
 )
 
@@ -40,6 +41,9 @@ func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (
 	}
 	if err := shown.validate(); err != nil {
 		return cli.ExitUsage, err
+	}
+	if err := world.CheckPrograms(s.BinDir); err != nil {
+		return cli.ExitFailure, err
 	}
 	return withLab(ctx, s.ResultsDir, shown, 1, stdout, stderr, func(l *lab.Lab, stdout io.Writer) (int, error) {
 		dir, summary, err := l.Exhaustion(ctx, s, 1)

@@ -13,6 +13,7 @@ import (
 	"chokepoint/internal/cli"
 	"chokepoint/internal/evidence/sizing"
 	"chokepoint/internal/lab"
+	"chokepoint/internal/lab/world"
 	"chokepoint/internal/rate"
 )
 
@@ -99,7 +100,19 @@ func (f *sizeFlags) complete(rest []string) error {
 	if f.question.Latency, err = sizing.ReadLatency(f.latency, f.endpoint); err != nil {
 		return fmt.Errorf("-latency: %w", err)
 	}
+	if f.validate { // the model takes seconds
+		if err := f.runs(nil).Check(); err != nil {
+			return fmt.Errorf("-validate: %w", err)
+		}
+	}
 	return nil
+}
+
+// runs are those that validate an advice.
+func (f *sizeFlags) runs(advice *sizing.Advice) *lab.SizeRuns {
+	return &lab.SizeRuns{Question: f.question, Advice: advice, Duration: f.duration, Args: []string{
+		"-scale=" + strconv.FormatFloat(f.scale, 'g', -1, 64), "-max-lag=" + f.maxLag.String(), "-results=" + f.results, "-bin-dir=" + f.binDir, "-database-url=" + f.databaseText,
+	}}
 }
 
 func chooseSize(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
@@ -110,18 +123,26 @@ func chooseSize(ctx context.Context, args []string, stdout, stderr io.Writer) (i
 	if errors.Is(err, cli.ErrDone) {
 		return cli.ExitUsage, err
 	}
+	usage := func(err error) (int, error) {
+		return cli.ExitUsage, fmt.Errorf("%w (%s -h lists the flags)", err, fs.Name())
+	}
 	if err == nil {
 		err = f.complete(fs.Args())
 	}
-	var advice sizing.Advice
-	if err == nil {
-		advice, err = sizing.Advise(ctx, f.question)
-	}
-	if ctx.Err() != nil {
-		return cli.ExitInterrupted, err
-	}
 	if err != nil {
-		return cli.ExitUsage, fmt.Errorf("%w (%s -h lists the flags)", err, fs.Name())
+		return usage(err)
+	}
+	if f.validate {
+		if err := world.CheckPrograms(f.binDir); err != nil {
+			return cli.ExitFailure, err
+		}
+	}
+	advice, err := sizing.Advise(ctx, f.question)
+	switch {
+	case ctx.Err() != nil:
+		return cli.ExitInterrupted, err
+	case err != nil:
+		return usage(err)
 	}
 	code := cli.ExitOK
 	switch {
@@ -141,13 +162,11 @@ func (f *sizeFlags) validateSize(ctx context.Context, advice *sizing.Advice, std
 		if err := lab.KeepLatency(&f.question.Latency, f.results); err != nil {
 			return cli.ExitFailure, err
 		}
-		runs := lab.SizeRuns{Question: f.question, Advice: advice, Duration: f.duration, Args: []string{
-			"-scale=" + strconv.FormatFloat(f.scale, 'g', -1, 64), "-max-lag=" + f.maxLag.String(), "-results=" + f.results, "-bin-dir=" + f.binDir, "-database-url=" + f.databaseText,
-		}}
+		runs := f.runs(advice)
 		if _, err := runs.Settings(); err != nil {
 			return cli.ExitUsage, fmt.Errorf("-validate: %w", err)
 		}
-		err := l.ValidateSize(ctx, runs)
+		err := l.ValidateSize(ctx, *runs)
 		switch v := advice.Validation; {
 		case ctx.Err() != nil && len(v.Runs) > 0:
 			return cli.ExitInterrupted, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 func TestSizeRefuses(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.hlog")
+	const slow = "-latency p50=80ms,p99=400ms -rate 200 -validate "
 	for _, test := range []struct {
 		name string
 		args string
@@ -25,6 +27,9 @@ func TestSizeRefuses(t *testing.T) {
 		{"unknown arrivals", "-latency 80ms -rate 20 -arrivals often", `-arrivals "often"`},
 		{"a share over 1", "-latency 80ms -rate 20 -max-held 2", "max-held 2: want a share"},
 		{"nothing to show", "-latency 80ms -rate 20 -live", "-live shows the runs of -validate, which is not given"},
+		{"a scale that is no number", slow + "-scale NaN", "-validate: -scale NaN: want 0.05 to 1"},
+		{"a lag below none", slow + "-max-lag -1s", "-validate: -max-lag -1s: want more than 0s"},
+		{"no load", slow + "-duration 0", "-validate: -duration 0s: want more than 0s"},
 		{"nobody to harm", "-latency 80ms -rate 20 -other-rate 0 -validate", "-validate needs requests that share the pool"},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -59,5 +64,18 @@ func TestSize(t *testing.T) {
 	}
 	if code := run(t.Context(), append(args, "-max-held", "0.01"), &text, &stderr); code != 99 {
 		t.Errorf("a goal that cannot be met: exit %d, want 99", code)
+	}
+}
+
+// TestWhatNoRunCanHaveIsRefusedBeforeTheModel: which takes seconds. A command that was
+// interrupted in it ends with 130.
+func TestWhatNoRunCanHaveIsRefusedBeforeTheModel(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for args, want := range map[string]int{"-scale=NaN": 2, "-max-lag=-1s": 2, "-duration=0": 2, "-bin-dir=/nope": 1} {
+		code, stdout, stderr := runLab(ctx, "size", "-latency=p50=80ms,p99=400ms", "-rate=200", "-validate", args)
+		if code != want || stdout != "" || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: exit %d, stdout %q, stderr %q; want %d and one line", args, code, stdout, stderr, want)
+		}
 	}
 }

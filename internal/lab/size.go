@@ -62,6 +62,18 @@ func (l *Lab) ValidateSize(ctx context.Context, r SizeRuns) error {
 	return nil
 }
 
+// Check refuses what no run can have, whatever the advice will be. It looks at neither
+// Advice nor the latency, whose file may not be written yet.
+func (r *SizeRuns) Check() error {
+	if r.Duration <= 0 { // the scenario would speak of the moments of dumps, which are set here
+		return fmt.Errorf("-duration %v: want more than 0s", r.Duration)
+	}
+	whatever := *r
+	whatever.Question.Latency = sizing.Latency{}
+	_, err := whatever.settings(sizing.Pair{Timeout: time.Second, Permits: 1}, sizing.LoadHealthy)
+	return err
+}
+
 // Settings checks that the runs could be made, before the first of them.
 func (r *SizeRuns) Settings() (scenario.Settings, error) {
 	return r.settings(r.Advice.Recommended.Pair(), sizing.LoadHealthy)
@@ -75,9 +87,13 @@ func (r *SizeRuns) settings(pair sizing.Pair, load string) (scenario.Settings, e
 	if load == sizing.LoadOutage {
 		duration = min(duration, max(leastOutage, outageTimes*(pair.Timeout+q.PermitWait)))
 	}
+	arrivals := "constant"
+	if q.Poisson {
+		arrivals = "poisson"
+	}
 	args := append([]string{
 		"-profile=fixed", "-timeout=" + pair.Timeout.String(), "-permits=" + strconv.Itoa(pair.Permits), "-permit-wait=" + q.PermitWait.String(),
-		"-delay=" + q.Latency.String(), "-arrivals=" + r.Advice.Asked.Arrivals, "-seed=" + strconv.FormatUint(q.Seed, 10),
+		"-delay=" + q.Latency.String(), "-arrivals=" + arrivals, "-seed=" + strconv.FormatUint(q.Seed, 10),
 		"-upstream-rate=" + q.Rate.String(), "-fast-rate=" + q.OtherRate.String(),
 		"-upstream-timeout=" + client.String(), "-fast-timeout=" + client.String(),
 		"-min-workers=" + strconv.Itoa(min(10, q.Workers)), "-max-workers=" + strconv.Itoa(q.Workers),

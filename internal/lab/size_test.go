@@ -13,12 +13,11 @@ import (
 
 func sizeRuns(latency sizing.Latency) SizeRuns {
 	advice := sizing.Advice{
-		Asked:   sizing.Asked{Arrivals: "poisson"},
 		Permits: []sizing.Candidate{{TimeoutMS: 690, Permits: 28}},
 	}
 	advice.Recommended = &advice.Permits[0]
 	return SizeRuns{
-		Question: sizing.Question{Latency: latency, Rate: 200, OtherRate: 20, Workers: 200, PermitWait: 100 * time.Millisecond, Seed: 7},
+		Question: sizing.Question{Latency: latency, Rate: 200, OtherRate: 20, Workers: 200, PermitWait: 100 * time.Millisecond, Poisson: true, Seed: 7},
 		Advice:   &advice, Duration: 30 * time.Second, Args: []string{"-scale=0.5", "-results=elsewhere"},
 	}
 }
@@ -68,9 +67,16 @@ func TestSizeRunsRefuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs := sizeRuns(latency)
+	if err := runs.Check(); err != nil {
+		t.Error(err)
+	}
 	runs.Args = []string{"-scale=0.01"}
 	if _, err := runs.Settings(); err == nil || !strings.Contains(err.Error(), "-scale 0.01: want 0.05 to 1") {
 		t.Errorf("%v; want what is wrong with the scale", err)
+	}
+	runs.Advice = nil
+	if err := runs.Check(); err == nil || !strings.Contains(err.Error(), "-scale 0.01: want 0.05 to 1") {
+		t.Errorf("before the advice: %v; want what is wrong with the scale", err)
 	}
 }
 

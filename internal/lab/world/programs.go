@@ -12,29 +12,54 @@ import (
 	"strings"
 )
 
+// worldPrograms are the programs of a world, native or of containers.
+var worldPrograms = []string{loadgen, "victim", "upstream"}
+
+// CheckPrograms says whether the programs of a world are in a folder: before anything
+// is made for them. An empty folder means the one that this program is in.
+func CheckPrograms(dir string) error {
+	_, err := locatePrograms(dir, worldPrograms)
+	return err
+}
+
+// CheckGenerator is CheckPrograms for a Generator, which needs one program alone.
+func CheckGenerator(dir string) error {
+	_, err := locatePrograms(dir, []string{loadgen})
+	return err
+}
+
 // findPrograms finds binaries, by name, and the SHA-256 of each, before
-// anything is started. An empty folder means the one that this program is in.
+// anything is started.
 func findPrograms(dir string, names ...string) (paths, hashes map[string]string, err error) {
+	if paths, err = locatePrograms(dir, names); err != nil {
+		return nil, nil, err
+	}
+	hashes = map[string]string{}
+	for name, path := range paths {
+		if hashes[name], err = hashFile(path); err != nil {
+			return nil, nil, err
+		}
+	}
+	return paths, hashes, nil
+}
+
+func locatePrograms(dir string, names []string) (paths map[string]string, err error) {
 	if dir == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		dir = filepath.Dir(self)
 	}
-	paths, hashes = map[string]string{}, map[string]string{}
+	paths = map[string]string{}
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if _, err := exec.LookPath(path); err != nil {
-			return nil, nil, fmt.Errorf("no program %s in %s; build it with make build, or name the folder with -bin-dir", name, dir)
+			return nil, fmt.Errorf("no program %s in %s; build it with make build, or name the folder with -bin-dir", name, dir)
 		}
-		hash, err := hashFile(path)
-		if err != nil {
-			return nil, nil, err
-		}
-		paths[name], hashes[name] = path, hash
+		paths[name] = path
 	}
-	return paths, hashes, nil
+	return paths, nil
 }
 
 func hashFile(path string) (string, error) {
