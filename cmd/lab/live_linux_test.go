@@ -204,6 +204,12 @@ func TestLiveAddressIsRefused(t *testing.T) {
 	}
 	defer taken.Close()
 	results := "-results=" + filepath.Join(t.TempDir(), "results")
+	programs := t.TempDir() // that they are there is said even before
+	for _, name := range []string{"loadgen", "victim", "upstream"} {
+		if err := os.WriteFile(filepath.Join(programs, name), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, tc := range []struct {
 		args []string
 		code int
@@ -211,7 +217,7 @@ func TestLiveAddressIsRefused(t *testing.T) {
 	}{
 		{[]string{"run", "exhaustion", "-live-addr=127.0.0.1:0", results}, cli.ExitUsage, "lab: -live-addr is the address of the page of -live"},
 		{[]string{"compare", "exhaustion", "-live", "-live-addr=0.0.0.0:0", results}, cli.ExitUsage, `lab: -live-addr "0.0.0.0:0": want a loopback address`},
-		{[]string{"run", "exhaustion", "-live", "-live-addr=" + taken.Addr().String(), results}, cli.ExitFailure, "lab: -live-addr: cannot listen on " + taken.Addr().String()},
+		{[]string{"run", "exhaustion", "-live", "-live-addr=" + taken.Addr().String(), results, "-bin-dir=" + programs}, cli.ExitFailure, "lab: -live-addr: cannot listen on " + taken.Addr().String()},
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), tc.args, &stdout, &stderr); code != tc.code || strings.Count(stderr.String(), "\n") != 1 || !strings.HasPrefix(stderr.String(), tc.want) {
