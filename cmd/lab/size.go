@@ -56,7 +56,7 @@ func (f *sizeFlags) bind(fs *flag.FlagSet) {
 	fs.IntVar(&q.Workers, "max-workers", 200, "workers of the shared pool")
 	fs.DurationVar(&q.PermitWait, "permit-wait", 100*time.Millisecond, "longest wait for a permit")
 	fs.StringVar(&f.arrivals, "arrivals", "poisson", "poisson or constant")
-	fs.Float64Var(&q.Goals.MaxRejected, "max-rejected", 0.005, "`share` of the healthy calls that may be refused a permit, with the headroom")
+	fs.Float64Var(&q.Goals.MaxRejected, "max-rejected", 0.005, "`share` of the healthy calls that may be refused a permit, or abandoned in the queue, with the headroom")
 	fs.Float64Var(&q.Goals.Headroom, "headroom", 0.2, "`share` by which the rate may exceed -rate")
 	fs.Float64Var(&q.Goals.MaxCut, "max-cut", 0.001, "`share` of the healthy answers that the timeout may cut off")
 	fs.Float64Var(&q.Goals.MaxHeld, "max-held", 0.5, "`share` of the workers that may be busy in an outage")

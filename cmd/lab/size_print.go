@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -35,10 +36,17 @@ func printAdvice(w io.Writer, a sizing.Advice, _ string) {
 	}
 }
 
-// printCandidates prints a row for each; a star is the recommended one.
+// printCandidates prints a row for each; a star is the recommended one. What clients
+// abandon in the queue has columns where any candidate has such calls.
 func printCandidates(w io.Writer, a sizing.Advice, candidates []sizing.Candidate) {
+	anyAbandoned := slices.ContainsFunc(slices.Concat(a.Timeouts, a.Permits), func(c sizing.Candidate) bool { return c.AbandonedAtHeadroom.High > 0 })
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "  timeout\tpermits\tcut off\trefused\trefused at +%.0f %%\theld of %d\tgoals\twhy\n", 100*a.Asked.Goals.Headroom, a.Asked.Workers)
+	headroom := fmt.Sprintf("at +%.0f %%", 100*a.Asked.Goals.Headroom)
+	fmt.Fprintf(table, "  timeout\tpermits\tcut off\trefused\trefused %s\t", headroom)
+	if anyAbandoned {
+		fmt.Fprintf(table, "abandoned\tabandoned %s\t", headroom)
+	}
+	fmt.Fprintf(table, "held of %d\tgoals\twhy\n", a.Asked.Workers)
 	for _, c := range candidates {
 		mark := " "
 		if a.Recommended != nil && c.Pair() == a.Recommended.Pair() {
@@ -48,8 +56,11 @@ func printCandidates(w io.Writer, a sizing.Advice, candidates []sizing.Candidate
 		if c.Meets {
 			goals = "met"
 		}
-		fmt.Fprintf(table, "%s %s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", mark, ms(c.TimeoutMS), c.Permits, share(c.CutRatio),
-			shares(c.Rejected), shares(c.RejectedAtHeadroom), counts(c.Held), goals, c.Why)
+		fmt.Fprintf(table, "%s %s\t%d\t%s\t%s\t%s\t", mark, ms(c.TimeoutMS), c.Permits, share(c.CutRatio), shares(c.Rejected), shares(c.RejectedAtHeadroom))
+		if anyAbandoned {
+			fmt.Fprintf(table, "%s\t%s\t", shares(c.Abandoned), shares(c.AbandonedAtHeadroom))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", counts(c.Held), goals, c.Why)
 	}
 	table.Flush()
 }

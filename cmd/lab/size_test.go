@@ -79,3 +79,25 @@ func TestWhatNoRunCanHaveIsRefusedBeforeTheModel(t *testing.T) {
 		}
 	}
 }
+
+// TestSizeShowsTheCallsThatNobodyServes: with fewer workers than calls in flight none is
+// refused, and most are lost. Where none is abandoned, the tables do not ask.
+func TestSizeShowsTheCallsThatNobodyServes(t *testing.T) {
+	lost := sizing.Candidate{TimeoutMS: 3100, Permits: 20, Abandoned: sizing.Range{Nominal: 0.5, Low: 0.5, High: 0.5}, AbandonedAtHeadroom: sizing.Range{Nominal: 0.6, Low: 0.55, High: 0.7}}
+	served := sizing.Candidate{TimeoutMS: 3100, Permits: 20}
+	const title = "refused at +20 %  abandoned  abandoned at +20 %"
+	for _, test := range []struct {
+		candidates []sizing.Candidate
+		want       string
+		titles     int // in how many of the tables
+	}{
+		{[]sizing.Candidate{lost, served}, "50 %       60 % (55 % to 70 %)", 2},
+		{[]sizing.Candidate{served}, "0 %", 0},
+	} {
+		var out bytes.Buffer
+		printAdvice(&out, sizing.Advice{Asked: sizing.Asked{Workers: 20, Goals: sizing.Goals{Headroom: 0.2}}, Timeouts: []sizing.Candidate{served}, Permits: test.candidates}, "")
+		if text := out.String(); strings.Count(text, title) != test.titles || !strings.Contains(text, test.want) {
+			t.Errorf("%d candidates: want %q %d times and %q in:\n%s", len(test.candidates), title, test.titles, test.want, text)
+		}
+	}
+}

@@ -68,6 +68,11 @@ type Candidate struct {
 	// rate, and RejectedAtHeadroom at the rate with the headroom.
 	Rejected           Range `json:"rejected_ratio"`
 	RejectedAtHeadroom Range `json:"rejected_at_headroom_ratio"`
+	// Abandoned is the share of the healthy calls whose client has given up, at the rate,
+	// and AbandonedAtHeadroom at the rate with the headroom. Clients outlast timeout and
+	// permit wait by 5 s: what they abandon has waited for a worker.
+	Abandoned           Range `json:"abandoned_ratio"`
+	AbandonedAtHeadroom Range `json:"abandoned_at_headroom_ratio"`
 	// Held is the number of workers busy at most in an outage, waits for a permit
 	// included. ExhaustedS is when all of them are, nil where they never are.
 	Held       Range  `json:"held_in_outage"`
@@ -187,12 +192,13 @@ func (q *Question) timeouts() (all []Candidate, chosen time.Duration, err error)
 
 // fewestPermits is the smallest number of permits of which the bulkhead refuses
 // at most the goal's share, in every case of the model, at the rate with its
-// headroom. It is found by bisection: more permits refuse no more calls.
+// headroom. A call that its client abandons in the queue counts as refused: that few
+// come as far as the bulkhead is no merit of it. It is found by bisection: more permits refuse no more calls.
 func (q *Question) fewestPermits(ctx context.Context, timeout time.Duration) (int, error) {
 	peak := rate.Rate(q.Rate.PerSecond() * (1 + q.Goals.Headroom))
 	enough := func(permits int) (bool, error) {
 		p, err := q.healthy(ctx, Pair{timeout, permits}, peak)
-		return rejected(p).High <= q.Goals.MaxRejected, err
+		return rejected(p).High+abandoned(p).High <= q.Goals.MaxRejected, err
 	}
 	low := 0 // is too few
 	high := min(max(1, int(math.Ceil(q.inFlight(timeout)))), q.Workers)
@@ -301,8 +307,9 @@ func (q *Question) estimate(ctx context.Context, c *Candidate) error {
 	now, err := q.healthy(ctx, pair, q.Rate)
 	peak, peakErr := q.healthy(ctx, pair, rate.Rate(q.Rate.PerSecond()*(1+q.Goals.Headroom)))
 	dead, deadErr := q.outage(ctx, pair)
+	c.Abandoned, c.AbandonedAtHeadroom = abandoned(now), abandoned(peak)
 	c.Rejected, c.RejectedAtHeadroom, c.Held, c.ExhaustedS = rejected(now), rejected(peak), held(dead), exhausted(dead)
-	c.Meets = c.CutRatio <= q.Goals.MaxCut && c.RejectedAtHeadroom.High <= q.Goals.MaxRejected &&
+	c.Meets = c.CutRatio <= q.Goals.MaxCut && c.RejectedAtHeadroom.High+c.AbandonedAtHeadroom.High <= q.Goals.MaxRejected &&
 		c.Held.High <= q.Goals.MaxHeld*float64(q.Workers)
 	return cmp.Or(err, peakErr, deadErr)
 }
@@ -311,6 +318,12 @@ func (q *Question) estimate(ctx context.Context, c *Candidate) error {
 func rejected(p queueing.Prediction) Range {
 	e := p.Endpoints[callStream]
 	return Range(e.Causes[adminapi.CauseBulkheadFull]).over(max(e.Scheduled.Nominal, 1))
+}
+
+// abandoned is the share of the calls whose client has given up.
+func abandoned(p queueing.Prediction) Range {
+	e := p.Endpoints[callStream]
+	return Range(e.Timeout).over(max(e.Scheduled.Nominal, 1))
 }
 
 func held(p queueing.Prediction) Range { return Range(p.Pool.MaxBusy) }

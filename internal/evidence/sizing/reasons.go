@@ -59,9 +59,15 @@ func (q *Question) unmet(c *Candidate) []string {
 	}
 	var unmet []string
 	workers := q.Goals.MaxHeld * float64(q.Workers)
-	if c.RejectedAtHeadroom.High > q.Goals.MaxRejected {
+	peak := q.Rate.PerSecond() * (1 + q.Goals.Headroom)
+	refused, abandoned := c.RejectedAtHeadroom.High, c.AbandonedAtHeadroom.High
+	switch missed := refused+abandoned > q.Goals.MaxRejected; {
+	case missed && abandoned > refused:
+		unmet = append(unmet, fmt.Sprintf("%s of the healthy calls at %s/s are abandoned by their clients in the queue (goal: %s): %d workers are too few for that rate, whatever the permits; give the pool more, or ask for less headroom",
+			percentRange(c.AbandonedAtHeadroom), number(peak), percent(q.Goals.MaxRejected), q.Workers))
+	case missed:
 		unmet = append(unmet, fmt.Sprintf("even %s, all workers, refuse %s of the healthy calls at %s/s (goal: %s): the pool is too small for the load; about %s calls are in flight on average",
-			permits(c.Permits), percent(c.RejectedAtHeadroom.High), number(q.Rate.PerSecond()*(1+q.Goals.Headroom)), percent(q.Goals.MaxRejected), number(q.inFlight(c.Pair().Timeout))))
+			permits(c.Permits), percent(refused), number(peak), percent(q.Goals.MaxRejected), number(q.inFlight(c.Pair().Timeout))))
 	}
 	if c.Held.High > workers {
 		unmet = append(unmet, fmt.Sprintf("%s, which the healthy load needs, would hold up to %s of %d workers in an outage (goal: %s): give the pool %d workers, or raise max-held, max-rejected or max-cut, or shorten the permit wait of %v",

@@ -41,8 +41,9 @@ type Question struct {
 
 // Goals are what a pair must meet; shares are from 0 to 1.
 type Goals struct {
-	// MaxRejected is the share of the healthy calls that the bulkhead may refuse,
-	// also when the rate is Headroom above the one asked for.
+	// MaxRejected is the share of the healthy calls that the bulkhead may refuse, or
+	// their clients abandon in the queue before it, also when the rate is Headroom above
+	// the one asked for.
 	MaxRejected float64 `json:"max_rejected"`
 	Headroom    float64 `json:"headroom"`
 	// MaxCut is the share of the healthy answers that the timeout may cut off.

@@ -121,6 +121,32 @@ func TestGoalsThatNoPairMeets(t *testing.T) {
 	}
 }
 
+// TestCallsThatDieInTheQueue: where more calls are in flight than there are workers, none
+// is refused a permit, since few come so far. What fails is abandoned in the queue.
+func TestCallsThatDieInTheQueue(t *testing.T) {
+	slow := question(t)
+	slow.Latency, slow.Rate, slow.Workers = read(t, "3s", ""), 20, 20
+	a := advise(t, slow)
+	for _, c := range append(a.Timeouts, a.Permits...) {
+		if c.Permits < 20 {
+			continue
+		}
+		if c.Rejected.High > 0 || c.Abandoned.Low < 0.3 || c.AbandonedAtHeadroom.Low < c.Abandoned.Low || c.Meets {
+			t.Errorf("%d permits: refused %v, abandoned %v and %v, meets the goals %v; want a third and more abandoned", c.Permits, c.Rejected, c.Abandoned, c.AbandonedAtHeadroom, c.Meets)
+		}
+	}
+	// There are workers for the rate, and not for the headroom.
+	tight := slow
+	tight.Rate, tight.OtherRate, tight.Goals.Headroom, tight.Goals.MaxHeld = 5, 1, 1, 1
+	a = advise(t, tight)
+	if a.Recommended != nil || len(a.Unmet) != 1 || !strings.Contains(a.Unmet[0], "of the healthy calls at 10/s are abandoned by their clients in the queue") {
+		t.Errorf("recommended %v, unmet %q", a.Recommended, a.Unmet)
+	}
+	if usual := advise(t, question(t)); usual.Recommended.AbandonedAtHeadroom.High != 0 {
+		t.Errorf("with enough workers: abandoned %v", usual.Recommended.AbandonedAtHeadroom)
+	}
+}
+
 // TestNoPredictionIsBegunAfterTheEnd: each may take seconds, which an interrupt would
 // have to wait for.
 func TestNoPredictionIsBegunAfterTheEnd(t *testing.T) {
