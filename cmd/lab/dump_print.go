@@ -112,7 +112,7 @@ func printOther(w io.Writer, all []dumps.Dump) {
 		for _, g := range largest {
 			state := ""
 			if g.State != "" {
-				state = " (" + g.State + ")"
+				state = " (" + orDash(g.State) + ")"
 			}
 			groups = append(groups, fmt.Sprintf("%d in %s%s", g.Count, orDash(g.Frame), state))
 		}
@@ -157,7 +157,20 @@ func numbers(counts []int) string {
 	return b.String()
 }
 
-func orDash(text string) string { return cmp.Or(text, "-") }
+// maxCell is how many characters of a name a table shows: it is padded to its longest.
+const maxCell = 300
+
+// orDash is a name as a table shows it.
+func orDash(text string) string {
+	n := 0
+	for i := range text {
+		if n == maxCell {
+			return text[:i] + "…"
+		}
+		n++
+	}
+	return cmp.Or(text, "-")
+}
 
 // identity are the cells that say which group it is. A dash is a field in which
 // its members differ, or that the format does not have.

@@ -185,3 +185,19 @@ func TestDumpCannotSteerTheTerminal(t *testing.T) {
 		}
 	}
 }
+
+// A table is padded to its longest cell: a name of 1 MB would be in every row.
+func TestDumpCutsLongNamesOff(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	file := filepath.Join(t.TempDir(), "long.json")
+	text := `{"threads":[{"threadName":"` + long + `","threadState":"RUNNABLE","stackTrace":[{"className":"` + long + `","methodName":"m"}]},{"threadName":"b","threadState":"WAITING"}]}`
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{file}, {file, "-by=name"}, {file, file}} {
+		code, stdout, stderr := runLab(t.Context(), append([]string{"dump"}, args...)...)
+		if code != 0 || stderr != "" || len(stdout) > 50_000 || !strings.Contains(stdout, strings.Repeat("x", maxCell)+"…") {
+			t.Errorf("lab dump %q: exit %d, %d bytes, stderr %q; want the name cut off", args[1:], code, len(stdout), stderr)
+		}
+	}
+}
