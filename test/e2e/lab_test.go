@@ -223,12 +223,15 @@ func (b *bench) processes() map[int][]string {
 }
 
 // child is the pid of one of the lab's programs: the server itself in the case
-// of postgres, whose own children show a title and no path.
+// of postgres, whose own children show a title and no path. The lab says what it
+// begins before it starts the program for it, so a moment is waited for that.
 func (b *bench) child(name string) int {
 	b.t.Helper()
-	for pid, arguments := range b.processes() {
-		if filepath.Base(arguments[0]) == name && len(arguments) > 1 {
-			return pid
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for pid, arguments := range b.processes() {
+			if filepath.Base(arguments[0]) == name && len(arguments) > 1 {
+				return pid
+			}
 		}
 	}
 	b.t.Fatalf("no process %s; there are %v", name, b.processes())
