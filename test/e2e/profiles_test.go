@@ -29,6 +29,7 @@ func TestProfiles(t *testing.T) {
 		outcome      result.Outcome
 		fastFailed   between
 		upFailed     between
+		bothFailed   between // of all requests together; zero is not asked
 		read         [3]between // workers in the upstream read at +15 s, +40 s, end + 5 s
 		maxBusy      between
 		status       map[string]between // of upstream
@@ -52,7 +53,7 @@ func TestProfiles(t *testing.T) {
 			status: map[string]between{"503": {1160, 1175}, "504": {25, 40}},
 			bodies: map[string]between{"bulkhead_full": {10, 26}, "breaker_open": {1135, 1160}}, recovered: true},
 		// Which of the two endpoints gets a worker that comes free, a tie decides.
-		{profile: "shed", outcome: result.Reproduced, fastFailed: between{0.55, 0.78}, upFailed: between{0.55, 0.78},
+		{profile: "shed", outcome: result.Reproduced, fastFailed: between{0.55, 0.78}, upFailed: between{0.55, 0.78}, bothFailed: between{0.55, 0.72},
 			read: [3]between{all, all, {100, 140}}, maxBusy: exactly(200), recovered: true},
 		{profile: "cancel", outcome: result.Reproduced, fastFailed: third, upFailed: third,
 			read: [3]between{all, all, all}, maxBusy: exactly(200)},
@@ -75,6 +76,9 @@ func TestProfiles(t *testing.T) {
 			}
 			if !tc.fastFailed.has(fast.FailedRatio) || !tc.upFailed.has(up.FailedRatio) {
 				t.Errorf("failed: fast %.3f, upstream %.3f; want %v and %v", fast.FailedRatio, up.FailedRatio, tc.fastFailed, tc.upFailed)
+			}
+			if both := (fast.FailedRatio + up.FailedRatio) / 2; tc.bothFailed != (between{}) && !tc.bothFailed.has(both) {
+				t.Errorf("failed: %.3f of all, want %v", both, tc.bothFailed)
 			}
 			for status, want := range tc.status {
 				if got := up.Status[status]; !want.has(float64(got)) {
