@@ -29,7 +29,7 @@ func TestProfiles(t *testing.T) {
 		outcome      result.Outcome
 		fastFailed   between
 		upFailed     between
-		bothFailed   between // of all requests together; zero is not asked
+		bothFailed   between    // of all requests together; zero is not asked
 		read         [3]between // workers in the upstream read at +15 s, +40 s, end + 5 s
 		maxBusy      between
 		status       map[string]between // of upstream
