@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"chokepoint/internal/adminapi"
-	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/evidence/live"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/test/browser"
 )
 
@@ -159,7 +159,7 @@ func TestLive(t *testing.T) {
 	if after := browser.Eval[int](tab, "Live.state.history.length"); after < before {
 		t.Errorf("a reload lost samples: %d before it, %d after", before, after)
 	}
-	if n := cells(goroutines.UpstreamRead); n != 200 {
+	if n := cells(stacks.UpstreamRead); n != 200 {
 		t.Errorf("%d red cells after a reload, want 200", n)
 	}
 	if n := browser.Eval[int](tab, "document.querySelectorAll('#log li[data-name=pool_full]').length"); n != 1 {
@@ -222,7 +222,7 @@ func (f *follower) check(t *testing.T) {
 				t.Errorf("%s: no dump %s", profile, point)
 				continue
 			}
-			read := dump.Where[goroutines.UpstreamRead]
+			read := dump.Where[stacks.UpstreamRead]
 			least, most, samples := f.around(profile, dump.AtS, adminapi.WhereUpstreamRead)
 			if samples == 0 || read < least-handOvers || read > most+handOvers {
 				t.Errorf("%s, dump %s at %.2f s: %d workers in the upstream read, and %d to %d cells in %d samples", profile, point, dump.AtS, read, least, most, samples)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"chokepoint/internal/adminapi"
-	"chokepoint/internal/evidence/goroutines"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/profile"
 	"chokepoint/internal/service/victim"
 )
@@ -83,7 +83,7 @@ func TestAdminAnswersWhileEveryWorkerIsHeld(t *testing.T) {
 			t.Errorf("%s: %d, %d bytes", path, status, len(body))
 		}
 	}
-	w.dumpWhen(map[string]int{goroutines.UpstreamRead: workers, goroutines.Queued: queued})
+	w.dumpWhen(map[string]int{stacks.UpstreamRead: workers, stacks.Queued: queued})
 	metrics := w.metrics()
 	for name, want := range map[string]float64{
 		"victim_pool_workers": workers, "victim_pool_workers_busy": workers, "victim_pool_queued": queued,

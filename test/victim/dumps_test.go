@@ -10,6 +10,7 @@ import (
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/evidence/goroutines"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/profile"
 	"chokepoint/internal/service/pool"
 	"chokepoint/internal/service/victim"
@@ -37,25 +38,25 @@ func TestDumpTellsWhereEachWorkerStands(t *testing.T) {
 		c.DatabaseURL = gate.url
 		c.Profile = profile.Profile{Permits: 3, PermitWait: time.Hour}
 	})
-	w.dumpWhen(map[string]int{goroutines.Idle: 4})
+	w.dumpWhen(map[string]int{stacks.Idle: 4})
 
 	upstream := w.hold(3, "/upstream")
-	w.dumpWhen(map[string]int{goroutines.Idle: 1, goroutines.UpstreamRead: 3})
+	w.dumpWhen(map[string]int{stacks.Idle: 1, stacks.UpstreamRead: 3})
 
 	w.hold(2, "/upstream")
-	w.dumpWhen(map[string]int{goroutines.UpstreamRead: 3, goroutines.PermitWait: 2})
+	w.dumpWhen(map[string]int{stacks.UpstreamRead: 3, stacks.PermitWait: 2})
 
 	// Two of the five read an answer that does not come; three wait for a
 	// connection, in the semaphore that a bulkhead waits in too.
 	gate.setShut(true)
 	fast := w.hold(5, "/fast")
-	w.dumpWhen(map[string]int{goroutines.UpstreamRead: 3, goroutines.PermitWait: 2, goroutines.Database: 5})
+	w.dumpWhen(map[string]int{stacks.UpstreamRead: 3, stacks.PermitWait: 2, stacks.Database: 5})
 
 	w.hold(2, "/upstream")
 	w.pooled(12, 0) // else a request to /fast could overtake one of them
 	queued := w.hold(6, "/fast")
 	d, text := w.dumpWhen(map[string]int{
-		goroutines.UpstreamRead: 3, goroutines.PermitWait: 4, goroutines.Database: 5, goroutines.Queued: 6,
+		stacks.UpstreamRead: 3, stacks.PermitWait: 4, stacks.Database: 5, stacks.Queued: 6,
 	})
 	if d.Workers != 12 {
 		t.Errorf("%d workers, want 12", d.Workers)
@@ -80,13 +81,13 @@ func TestDumpTellsWhereEachWorkerStands(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
-	w.dumpWhen(map[string]int{goroutines.Idle: 5, goroutines.UpstreamRead: 3, goroutines.PermitWait: 4})
+	w.dumpWhen(map[string]int{stacks.Idle: 5, stacks.UpstreamRead: 3, stacks.PermitWait: 4})
 	for _, c := range upstream {
 		c.conn.Close() // frees nobody: the victim does not look before its worker is done
 	}
-	w.dumpWhen(map[string]int{goroutines.Idle: 5, goroutines.UpstreamRead: 3, goroutines.PermitWait: 4})
+	w.dumpWhen(map[string]int{stacks.Idle: 5, stacks.UpstreamRead: 3, stacks.PermitWait: 4})
 	w.stub.Close()
-	w.dumpWhen(map[string]int{goroutines.Idle: 12})
+	w.dumpWhen(map[string]int{stacks.Idle: 12})
 }
 
 // A worker whose connection is not made yet has sent nothing that the upstream
@@ -97,7 +98,7 @@ func TestDumpTellsAConnectFromARead(t *testing.T) {
 		c.UpstreamURL = "https" + strings.TrimPrefix(c.UpstreamURL, "http")
 	})
 	w.hold(3, "/upstream")
-	_, text := w.dumpWhen(map[string]int{goroutines.Other: 3})
+	_, text := w.dumpWhen(map[string]int{stacks.Other: 3})
 	shaking := 0
 	for _, g := range parse(t, text) {
 		if goroutines.Locate(g).Worker && slices.ContainsFunc(g.Frames, func(f goroutines.Frame) bool {
@@ -117,7 +118,7 @@ func TestGoroutinesThatInheritLabelsAreNoWorkers(t *testing.T) {
 	labelled(t)
 	w := newWorld(t, hang, func(c *victim.Config) { c.Profile = profile.Profile{Timeout: time.Hour} })
 	w.hold(4, "/upstream")
-	_, text := w.dumpWhen(map[string]int{goroutines.UpstreamRead: 4})
+	_, text := w.dumpWhen(map[string]int{stacks.UpstreamRead: 4})
 	workers, heirs := 0, 0
 	for _, g := range parse(t, text) {
 		switch {
@@ -144,10 +145,10 @@ func TestDumpOfAVictimWithoutAPool(t *testing.T) {
 	})
 	w.dumpWhen(nil)
 	w.hold(300, "/upstream")
-	w.dumpWhen(map[string]int{goroutines.UpstreamRead: 300})
+	w.dumpWhen(map[string]int{stacks.UpstreamRead: 300})
 	gate.setShut(true)
 	fast := w.hold(4, "/fast")
-	_, text := w.dumpWhen(map[string]int{goroutines.UpstreamRead: 300, goroutines.Database: 4})
+	_, text := w.dumpWhen(map[string]int{stacks.UpstreamRead: 300, stacks.Database: 4})
 	endpoints := map[string]int{}
 	for _, g := range parse(t, text) {
 		if goroutines.Locate(g).Worker {
@@ -158,7 +159,7 @@ func TestDumpOfAVictimWithoutAPool(t *testing.T) {
 	gate.setShut(false)
 	receiveAll(fast)
 	// A connection that is served no longer has lost the label of its last request.
-	_, text = w.dumpWhen(map[string]int{goroutines.UpstreamRead: 300})
+	_, text = w.dumpWhen(map[string]int{stacks.UpstreamRead: 300})
 	for _, g := range parse(t, text) {
 		if g.Labels["endpoint"] == "fast" {
 			t.Errorf("goroutine %d still has the label of a request that was answered", g.ID)
@@ -191,7 +192,7 @@ func TestDumpTellsRunningWorkers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Workers == 3 && d.Where[goroutines.Running] == 3 && d.Queued == 2 {
+		if d.Workers == 3 && d.Where[stacks.Running] == 3 && d.Queued == 2 {
 			break
 		}
 		if time.Now().After(end) {

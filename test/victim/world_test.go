@@ -19,6 +19,7 @@ import (
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/evidence/goroutines"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/profile"
 	"chokepoint/internal/result"
 	"chokepoint/internal/service/upstream"
@@ -284,8 +285,8 @@ func (w *world) pooled(busy, queued int) adminapi.VictimStats {
 
 // places are the words of a dump for the letters of /stats.
 var places = map[rune]string{
-	adminapi.WhereIdle: goroutines.Idle, adminapi.WhereRunning: goroutines.Running, adminapi.WherePermitWait: goroutines.PermitWait,
-	adminapi.WhereUpstreamRead: goroutines.UpstreamRead, adminapi.WhereDatabase: goroutines.Database,
+	adminapi.WhereIdle: stacks.Idle, adminapi.WhereRunning: stacks.Running, adminapi.WherePermitWait: stacks.PermitWait,
+	adminapi.WhereUpstreamRead: stacks.UpstreamRead, adminapi.WhereDatabase: stacks.Database,
 }
 
 // checkWhere holds what the workers say themselves against the dump of a victim
@@ -295,9 +296,9 @@ func (w *world) checkWhere(d result.Dump) {
 	want, got := map[string]int{}, map[string]int{}
 	for where, n := range d.Where {
 		switch {
-		case n == 0 || where == goroutines.Queued:
-		case where == goroutines.Other:
-			want[goroutines.UpstreamRead] += n
+		case n == 0 || where == stacks.Queued:
+		case where == stacks.Other:
+			want[stacks.UpstreamRead] += n
 		default:
 			want[where] += n
 		}
@@ -315,12 +316,12 @@ func (w *world) checkWhere(d result.Dump) {
 // with its text. What /stats says must then be the same.
 func (w *world) dumpWhen(want map[string]int) (result.Dump, []byte) {
 	w.t.Helper()
-	full := map[string]int{goroutines.Idle: 0, goroutines.UpstreamRead: 0, goroutines.PermitWait: 0,
-		goroutines.Database: 0, goroutines.Queued: 0, goroutines.Running: 0, goroutines.Other: 0}
+	full := map[string]int{stacks.Idle: 0, stacks.UpstreamRead: 0, stacks.PermitWait: 0,
+		stacks.Database: 0, stacks.Queued: 0, stacks.Running: 0, stacks.Other: 0}
 	workers := 0
 	for where, n := range want {
 		full[where] = n
-		if where != goroutines.Queued {
+		if where != stacks.Queued {
 			workers += n
 		}
 	}
@@ -335,8 +336,8 @@ func (w *world) dumpWhen(want map[string]int) (result.Dump, []byte) {
 		}
 		diff := cmp.Diff(full, d.Where)
 		if diff == "" {
-			if d.Workers != workers || d.Queued != want[goroutines.Queued] || d.Truncated {
-				w.t.Errorf("%d workers, %d queued, truncated %v; want %d and %d", d.Workers, d.Queued, d.Truncated, workers, want[goroutines.Queued])
+			if d.Workers != workers || d.Queued != want[stacks.Queued] || d.Truncated {
+				w.t.Errorf("%d workers, %d queued, truncated %v; want %d and %d", d.Workers, d.Queued, d.Truncated, workers, want[stacks.Queued])
 			}
 			w.checkWhere(d)
 			return d, text

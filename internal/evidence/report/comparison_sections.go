@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"chokepoint/internal/evidence/goroutines"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 )
 
@@ -158,7 +158,7 @@ func (c comparisonFolder) frameBlocks() []block {
 func largestOfWorkers(groups []result.Group) (result.Group, bool) {
 	var found result.Group
 	for _, g := range groups {
-		if (heldPlace(g.Where) || g.Where == goroutines.Idle) && g.Count > found.Count {
+		if (heldPlace(g.Where) || g.Where == stacks.Idle) && g.Count > found.Count {
 			found = g
 		}
 	}

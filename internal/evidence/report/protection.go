@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"chokepoint/internal/evidence/goroutines"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 )
 
@@ -14,7 +14,7 @@ import (
 func (c comparisonFolder) heldAtMost(profile string) float64 {
 	most := 0.0
 	for _, point := range c.points() {
-		most = max(most, c.metrics["dump."+point+"."+goroutines.UpstreamRead].Values[profile].Median)
+		most = max(most, c.metrics["dump."+point+"."+stacks.UpstreamRead].Values[profile].Median)
 	}
 	return most
 }

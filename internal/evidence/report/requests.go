@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/evidence/page"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 )
 
@@ -147,15 +147,15 @@ func endingColour(ending string, i int) page.Colour {
 	case err == nil && status < 400:
 		return page.OK
 	case ending == "timeout":
-		return goroutines.UpstreamRead
+		return stacks.UpstreamRead
 	case ending == "dropped":
-		return goroutines.Other
+		return stacks.Other
 	case ending == "interrupted":
-		return goroutines.Idle
+		return stacks.Idle
 	case status == 503:
-		return goroutines.PermitWait
+		return stacks.PermitWait
 	case status == 504:
-		return goroutines.Queued
+		return stacks.Queued
 	}
 	return page.Numbered(i)
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"chokepoint/internal/evidence/goroutines"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 )
 
@@ -278,7 +278,7 @@ func keyPredictions(rows []result.PredictionRow) table {
 		name := row.Name
 		dump := strings.HasPrefix(name, "dump.") && !strings.HasPrefix(name, "dump."+pointBefore)
 		return row.OK && (strings.HasSuffix(name, ".failed_ratio") || strings.HasSuffix(name, ".p50_ms") || strings.HasPrefix(name, "pool.") || strings.HasPrefix(name, "recovery.") ||
-			dump && strings.HasSuffix(name, "."+goroutines.UpstreamRead))
+			dump && strings.HasSuffix(name, "."+stacks.UpstreamRead))
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"chokepoint/internal/evidence/goroutines"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 )
 
@@ -26,7 +27,7 @@ func whereColumns(counts map[string]int) []string {
 	}
 	var columns []string
 	for where := range counts {
-		if where != goroutines.Queued {
+		if where != stacks.Queued {
 			columns = append(columns, where)
 		}
 	}

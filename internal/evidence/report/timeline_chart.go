@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/evidence/page"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 )
 
@@ -57,19 +57,19 @@ func timelineChart(r runFolder) (chart, bool) {
 		Bands: loadBands(r), Marks: dumpLines(r.summary.Dumps),
 		Panes: knownPanes(r, []page.Pane{
 			{Title: "Workers", Unit: page.Count, Top: limit, Height: 130, Series: taken(
-				page.Series{Label: "busy", Colour: goroutines.UpstreamRead, Style: page.Step, Values: drawn[0]},
-				page.Series{Label: "permits held", Colour: goroutines.PermitWait, Style: page.Step, Values: drawn[1]})},
+				page.Series{Label: "busy", Colour: stacks.UpstreamRead, Style: page.Step, Values: drawn[0]},
+				page.Series{Label: "permits held", Colour: stacks.PermitWait, Style: page.Step, Values: drawn[1]})},
 			{Title: "Waiting", Unit: page.Count, Height: 100, Series: taken(
-				page.Series{Label: "queued for a worker", Colour: goroutines.Queued, Style: page.Step, Values: drawn[2]},
-				page.Series{Label: "accept queue", Colour: goroutines.Other, Style: page.Step, Values: drawn[3]})},
+				page.Series{Label: "queued for a worker", Colour: stacks.Queued, Style: page.Step, Values: drawn[2]},
+				page.Series{Label: "accept queue", Colour: stacks.Other, Style: page.Step, Values: drawn[3]})},
 			{Title: cpuTitle(r.summary), Unit: page.Percent, Top: float64(r.cpuLimit()), Height: 80, Series: []page.Series{
 				{Label: "CPU", Colour: page.CPU, Style: page.Since, Values: drawn[4]}}},
 			{Title: "/" + protected(r.summary) + ", response time", Unit: page.Milliseconds, Log: true, Height: 120, Series: []page.Series{
-				{Label: "p50", Colour: goroutines.Database, Values: drawn[5]},
-				{Label: "p99", Colour: goroutines.Queued, Dashed: true, Values: drawn[6]}}},
+				{Label: "p50", Colour: stacks.Database, Values: drawn[5]},
+				{Label: "p99", Colour: stacks.Queued, Dashed: true, Values: drawn[6]}}},
 			{Title: "/" + protected(r.summary) + ", requests ended per sample", Unit: page.Count, Height: 90, Stacked: true, Series: taken(
 				page.Series{Label: "ok", Colour: page.OK, Style: page.Since, Values: drawn[7]},
-				page.Series{Label: "failed", Colour: goroutines.UpstreamRead, Style: page.Since, Values: drawn[8]})},
+				page.Series{Label: "failed", Colour: stacks.UpstreamRead, Style: page.Since, Values: drawn[8]})},
 		}),
 	}
 	caption := plain(timelineLegend(r, every))

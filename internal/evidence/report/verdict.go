@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"chokepoint/internal/evidence/goroutines"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 )
 
@@ -21,13 +21,13 @@ const pointBefore = "before"
 // whereInWords spells the words of evidence/goroutines for a sentence.
 func whereInWords(where string) string {
 	switch where {
-	case goroutines.UpstreamRead:
+	case stacks.UpstreamRead:
 		return "the upstream read"
-	case goroutines.PermitWait:
+	case stacks.PermitWait:
 		return "the wait for a permit"
-	case goroutines.Database:
+	case stacks.Database:
 		return "the wait for the database"
-	case goroutines.Running:
+	case stacks.Running:
 		return "their own code"
 	}
 	return where
@@ -130,5 +130,5 @@ func heldMost(s result.Summary) (place string, most int) {
 // heldPlace tells the places in which a worker is held by something from those
 // in which it is free or does not exist.
 func heldPlace(where string) bool {
-	return where != goroutines.Idle && where != goroutines.Queued && where != goroutines.Other
+	return where != stacks.Idle && where != stacks.Queued && where != stacks.Other
 }

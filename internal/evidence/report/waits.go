@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/evidence/page"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 )
 
@@ -27,13 +27,13 @@ func (r runFolder) waitsOf(name string) []wait {
 	e := r.summary.Endpoints[name]
 	if w := e.Waits; w != nil {
 		return []wait{
-			{"generator's lag", goroutines.Other, w.Lag, true},
-			{"accept queue", goroutines.Idle, w.Accept, true},
-			{"for a worker", goroutines.Queued, w.Queue, true},
-			{"for a permit", goroutines.PermitWait, w.Permit, true},
-			{"in the upstream", goroutines.UpstreamRead, w.Upstream, true},
-			{"in the database", goroutines.Database, w.Database, true},
-			{"the rest", goroutines.Running, w.Other, true},
+			{"generator's lag", stacks.Other, w.Lag, true},
+			{"accept queue", stacks.Idle, w.Accept, true},
+			{"for a worker", stacks.Queued, w.Queue, true},
+			{"for a permit", stacks.PermitWait, w.Permit, true},
+			{"in the upstream", stacks.UpstreamRead, w.Upstream, true},
+			{"in the database", stacks.Database, w.Database, true},
+			{"the rest", stacks.Running, w.Other, true},
 		}
 	}
 	lag, hasLag := r.meanLagMS(name)
@@ -43,13 +43,13 @@ func (r runFolder) waitsOf(name string) []wait {
 		t = *e.ServerTiming
 	}
 	return []wait{
-		{"generator's lag", goroutines.Other, lag, hasLag},
-		{"accept queue", goroutines.Idle, accept, hasAccept},
-		{"for a worker", goroutines.Queued, t.Queue, timed},
-		{"for a permit", goroutines.PermitWait, t.Permit, timed},
-		{"in the upstream", goroutines.UpstreamRead, t.Upstream, timed},
-		{"in the database", goroutines.Database, t.Database, timed},
-		{"the rest", goroutines.Running, 0, false},
+		{"generator's lag", stacks.Other, lag, hasLag},
+		{"accept queue", stacks.Idle, accept, hasAccept},
+		{"for a worker", stacks.Queued, t.Queue, timed},
+		{"for a permit", stacks.PermitWait, t.Permit, timed},
+		{"in the upstream", stacks.UpstreamRead, t.Upstream, timed},
+		{"in the database", stacks.Database, t.Database, timed},
+		{"the rest", stacks.Running, 0, false},
 	}
 }
 

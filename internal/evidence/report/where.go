@@ -117,7 +117,7 @@ func placeColour(where string) page.Colour {
 	if slices.Contains(goroutines.Wheres(), where) {
 		return page.Colour(where)
 	}
-	return goroutines.Other
+	return stacks.Other
 }
 
 func stacksAnchor(dump int, where string) string { return fmt.Sprintf("dump-%d-%s", dump+1, where) }
@@ -165,11 +165,11 @@ func placesOf(groups []result.Group) []string {
 	queued := false
 	for _, g := range groups {
 		counts[g.Where]++
-		queued = queued || g.Where == goroutines.Queued
+		queued = queued || g.Where == stacks.Queued
 	}
 	places := whereColumns(counts)
 	if queued {
-		places = append(places, goroutines.Queued)
+		places = append(places, stacks.Queued)
 	}
 	return places
 }
