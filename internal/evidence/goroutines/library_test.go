@@ -119,9 +119,9 @@ func TestLocateLibraries(t *testing.T) {
 		state, where string
 		frame, wait  string
 	}{
-		{"fasthttp reads", get(fast, "http"), "IO wait", UpstreamRead, "github.com/valyala/fasthttp.(*ResponseHeader).tryRead", stacks.WaitHTTP},
-		{"fasthttp has no connection", get(fast, "http"), "select", Other, "github.com/valyala/fasthttp.(*HostClient).AcquireConn", stacks.WaitConnection},
-		{"fasthttp shakes hands", get(secure, "https"), "IO wait", Other, "github.com/valyala/fasthttp.tlsClientHandshake", stacks.WaitConnect},
+		{"fasthttp reads", get(fast, "http"), "IO wait", stacks.UpstreamRead, "github.com/valyala/fasthttp.(*ResponseHeader).tryRead", stacks.WaitHTTP},
+		{"fasthttp has no connection", get(fast, "http"), "select", stacks.Other, "github.com/valyala/fasthttp.(*HostClient).AcquireConn", stacks.WaitConnection},
+		{"fasthttp shakes hands", get(secure, "https"), "IO wait", stacks.Other, "github.com/valyala/fasthttp.tlsClientHandshake", stacks.WaitConnect},
 		{"net/http waits", func() {
 			fakeDo(func() {
 				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+web+"/", nil)
@@ -129,10 +129,10 @@ func TestLocateLibraries(t *testing.T) {
 					resp.Body.Close()
 				}
 			})
-		}, "select", UpstreamRead, "net/http.(*persistConn).roundTrip", stacks.WaitHTTP},
-		{"bulkhead", func() { fakeAcquire(ctx, sem) }, "select", PermitWait, acquire[0], stacks.WaitSemaphore},
-		{"pgx reads", query, "IO wait", Database, "github.com/jackc/pgx/v5/pgconn.(*PgConn).peekMessage", stacks.WaitDatabase},
-		{"pgx has no connection", query, "select", Database, "github.com/jackc/puddle/v2.(*Pool[...]).acquire", stacks.WaitConnection},
+		}, "select", stacks.UpstreamRead, "net/http.(*persistConn).roundTrip", stacks.WaitHTTP},
+		{"bulkhead", func() { fakeAcquire(ctx, sem) }, "select", stacks.PermitWait, acquire[0], stacks.WaitSemaphore},
+		{"pgx reads", query, "IO wait", stacks.Database, "github.com/jackc/pgx/v5/pgconn.(*PgConn).peekMessage", stacks.WaitDatabase},
+		{"pgx has no connection", query, "select", stacks.Database, "github.com/jackc/puddle/v2.(*Pool[...]).acquire", stacks.WaitConnection},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			workers.Go(func() { fakeWork(tt.run) })

@@ -2,20 +2,6 @@ package goroutines
 
 import "chokepoint/internal/evidence/stacks"
 
-// Where a goroutine stands; see package stacks.
-const (
-	Idle         = stacks.Idle
-	UpstreamRead = stacks.UpstreamRead
-	PermitWait   = stacks.PermitWait
-	Database     = stacks.Database
-	Queued       = stacks.Queued
-	Running      = stacks.Running
-	Other        = stacks.Other
-)
-
-// Wheres lists all of them, in the order of a report.
-func Wheres() []string { return stacks.Wheres() }
-
 // Rules are the rules for the stacks of Go programs.
 func Rules() *stacks.Rules { return &rules }
 
@@ -75,29 +61,29 @@ var (
 // bulkhead does, and both a connect and a read end in runtime_pollWait).
 var rules = stacks.Rules{
 	Places: []place{
-		{Where: Idle, Worker: true, Frames: []pattern{worker, awaitTask}},
-		{Where: PermitWait, Worker: true, Frames: []pattern{worker, acquire, weighted}},
+		{Where: stacks.Idle, Worker: true, Frames: []pattern{worker, awaitTask}},
+		{Where: stacks.PermitWait, Worker: true, Frames: []pattern{worker, acquire, weighted}},
 		// A worker in a connect or a write has sent nothing that the upstream could
 		// answer: "other", and the group's frame says which.
-		{Where: Other, Worker: true, Frames: []pattern{worker, outboundDo, connect}},
-		{Where: Other, Worker: true, Frames: []pattern{worker, outboundDo, write}},
-		{Where: UpstreamRead, Worker: true, Frames: []pattern{worker, outboundDo, read}},
+		{Where: stacks.Other, Worker: true, Frames: []pattern{worker, outboundDo, connect}},
+		{Where: stacks.Other, Worker: true, Frames: []pattern{worker, outboundDo, write}},
+		{Where: stacks.UpstreamRead, Worker: true, Frames: []pattern{worker, outboundDo, read}},
 		// net/http reads in a goroutine of its own, and the caller waits for that one.
-		{Where: UpstreamRead, Worker: true, Frames: []pattern{worker, outboundDo}, States: []string{"select", "chan receive"}},
-		{Where: Database, Worker: true, Frames: []pattern{worker, postgres}},
-		{Where: Running, Worker: true, Frames: []pattern{worker}},
+		{Where: stacks.UpstreamRead, Worker: true, Frames: []pattern{worker, outboundDo}, States: []string{"select", "chan receive"}},
+		{Where: stacks.Database, Worker: true, Frames: []pattern{worker, postgres}},
+		{Where: stacks.Running, Worker: true, Frames: []pattern{worker}},
 
-		{Where: Queued, Frames: []pattern{awaitWorker}},
+		{Where: stacks.Queued, Frames: []pattern{awaitWorker}},
 		// The connection of a request that a worker runs: the worker is the one counted.
-		{Where: Other, Frames: []pattern{awaitDone}},
+		{Where: stacks.Other, Frames: []pattern{awaitDone}},
 
 		// Other services: the same words, and no worker.
-		{Where: Database, Frames: []pattern{handler, postgres}},
-		{Where: Database, Frames: []pattern{handler, sql}},
-		{Where: Other, Frames: []pattern{handler, clientDo, connect}},
-		{Where: UpstreamRead, Frames: []pattern{handler, clientDo, read}},
-		{Where: UpstreamRead, Frames: []pattern{handler, clientDo}, States: []string{"select"}},
-		{Where: PermitWait, Frames: []pattern{handler, weighted}},
+		{Where: stacks.Database, Frames: []pattern{handler, postgres}},
+		{Where: stacks.Database, Frames: []pattern{handler, sql}},
+		{Where: stacks.Other, Frames: []pattern{handler, clientDo, connect}},
+		{Where: stacks.UpstreamRead, Frames: []pattern{handler, clientDo, read}},
+		{Where: stacks.UpstreamRead, Frames: []pattern{handler, clientDo}, States: []string{"select"}},
+		{Where: stacks.PermitWait, Frames: []pattern{handler, weighted}},
 	},
 	Waits:    waits,
 	Plumbing: plumbing,

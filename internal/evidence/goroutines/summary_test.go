@@ -50,14 +50,14 @@ func TestSummarize(t *testing.T) {
 	}
 	want := result.Dump{
 		Goroutines: 502, Workers: 201, Queued: 300,
-		Where: map[string]int{Idle: 0, UpstreamRead: 200, PermitWait: 0, Database: 0, Queued: 300, Running: 0, Other: 1},
+		Where: map[string]int{stacks.Idle: 0, stacks.UpstreamRead: 200, stacks.PermitWait: 0, stacks.Database: 0, stacks.Queued: 300, stacks.Running: 0, stacks.Other: 1},
 		Groups: []result.Group{
-			{Where: Queued, State: "select", Frame: "chokepoint/internal/service/pool.(*task).awaitWorker", Count: 300, Stacks: 1,
+			{Where: stacks.Queued, State: "select", Frame: "chokepoint/internal/service/pool.(*task).awaitWorker", Count: 300, Stacks: 1,
 				Stack: block(201, `select labels:{"phase": "load"}`, "chokepoint/internal/service/pool.(*task).awaitWorker", "github.com/valyala/fasthttp.(*Server).serveConn")},
-			{Where: UpstreamRead, State: "IO wait", Frame: "github.com/valyala/fasthttp.(*ResponseHeader).tryRead", Count: 200, Stacks: 1,
+			{Where: stacks.UpstreamRead, State: "IO wait", Frame: "github.com/valyala/fasthttp.(*ResponseHeader).tryRead", Count: 200, Stacks: 1,
 				Stack: block(1, "IO wait, 2 minutes", reading...)},
-			{Where: Other, State: "IO wait", Frame: "chokepoint/internal/service/outbound.dial", Count: 1, Stacks: 1, Stack: dial},
-			{Where: Other, State: "running", Frame: "chokepoint/internal/service/victim.dump", Count: 1, Stacks: 1,
+			{Where: stacks.Other, State: "IO wait", Frame: "chokepoint/internal/service/outbound.dial", Count: 1, Stacks: 1, Stack: dial},
+			{Where: stacks.Other, State: "running", Frame: "chokepoint/internal/service/victim.dump", Count: 1, Stacks: 1,
 				Stack: block(501, "running", "runtime/pprof.writeGoroutineStacks", "chokepoint/internal/service/victim.dump", "net/http.(*conn).serve")},
 		},
 	}

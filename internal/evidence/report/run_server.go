@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 )
@@ -22,8 +21,8 @@ const topGroups = 5
 // workers and have no place.
 func whereColumns(counts map[string]int) []string {
 	rank := map[string]int{}
-	for i, where := range goroutines.Wheres() {
-		rank[where] = i - len(goroutines.Wheres())
+	for i, where := range stacks.Wheres() {
+		rank[where] = i - len(stacks.Wheres())
 	}
 	var columns []string
 	for where := range counts {

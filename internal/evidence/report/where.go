@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"chokepoint/internal/evidence/goroutines"
 	"chokepoint/internal/evidence/page"
 	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
@@ -114,7 +113,7 @@ func whereBars(r runFolder, columns []string, places table) bars {
 // placeColour is the colour of a place; one that this version does not know has that
 // of "other".
 func placeColour(where string) page.Colour {
-	if slices.Contains(goroutines.Wheres(), where) {
+	if slices.Contains(stacks.Wheres(), where) {
 		return page.Colour(where)
 	}
 	return stacks.Other
