@@ -62,6 +62,8 @@ type Summary struct {
 	Upstream   Upstream            `json:"upstream"`
 	Recovery   Recovery            `json:"recovery"`
 	Prediction Prediction          `json:"prediction"`
+	// Cases are those of a scenario that is a matrix; of any other there are none.
+	Cases []Case `json:"cases,omitempty"`
 	// Attached is what the run had of a service that is not ours; nil of the victim.
 	Attached *Attached `json:"attached,omitempty"`
 }

@@ -1,0 +1,86 @@
+package result
+
+// CasesDir is the folder of a run that holds the evidence of its cases.
+const CasesDir = "cases"
+
+// Clients of a case, as summary.json names them.
+const (
+	ClientNetHTTP  = "net/http"
+	ClientFastHTTP = "fasthttp"
+	ClientPgx      = "pgx"
+)
+
+// Case is one cell of a scenario that is a matrix of cases. Want is committed before
+// the run; Got is written in the same words, so that the two can be compared by eye.
+type Case struct {
+	ID      string `json:"id"`
+	Group   string `json:"group,omitempty"` // heading under which a report lists it
+	Title   string `json:"title,omitempty"` // what the case is, in a few words
+	Client  string `json:"client"`
+	Method  string `json:"method"`
+	Defence string `json:"defence"`
+	Want    string `json:"want"`
+	Got     string `json:"got"`
+	OK      bool   `json:"ok"`
+	// Why is the rule that the expectation follows from; Predicted is what follows
+	// from it in figures, where that is more than Want says.
+	Why       string `json:"why,omitempty"`
+	Predicted string `json:"predicted,omitempty"`
+	// Seconds is how long the judged request took, in real seconds.
+	Seconds float64 `json:"seconds"`
+	// HandlerRuns is how often the server's handler ran for the judged request.
+	HandlerRuns int        `json:"handler_runs"`
+	Counts      CaseCounts `json:"counts"`
+	// Error is the client's exact error, empty where there was none.
+	Error string `json:"error,omitempty"`
+	// Connection is "reused" or "new": what carried the answer, or the last attempt.
+	Connection string `json:"connection,omitempty"`
+	// Attempts is how often the request was sent, as far as the client tells.
+	Attempts int `json:"attempts,omitempty"`
+	// Observed is what the kernels on the path held, before and after the judged
+	// request.
+	Before *Observed `json:"before,omitempty"`
+	After  *Observed `json:"after,omitempty"`
+	// Retransmits is how many segments of the judged exchange were sent again.
+	Retransmits int `json:"retransmits"`
+	// Requests are the single requests of a case that sends several.
+	Requests []CaseRequest `json:"requests,omitempty"`
+	// Failure is why the case could not be carried out; it is then not OK.
+	Failure string `json:"failure,omitempty"`
+	// Evidence is the case's folder, relative to the run's, with a closing slash.
+	Evidence string `json:"evidence"`
+	// Files are the files of that folder, each with what it holds.
+	Files []EvidenceFile `json:"files,omitempty"`
+}
+
+// CaseCounts are what became of the requests of a case, by joined ids.
+type CaseCounts struct {
+	OK                int `json:"ok"`
+	NeverReached      int `json:"never_reached"`       // failed, and no handler ran
+	FailedButExecuted int `json:"failed_but_executed"` // failed, and the work was done
+	ExecutedTwice     int `json:"executed_twice"`      // done more than once, whatever the client saw
+}
+
+// Observed is the state of both ends' sockets and of the device between them.
+type Observed struct {
+	Client    []string `json:"client"`              // such as "ESTABLISHED 10.81.0.10:40112 -> 10.82.0.10:8080 timer keepalive 0.9s"
+	Server    []string `json:"server"`              // the same, as the server's kernel has it
+	Conntrack []string `json:"conntrack,omitempty"` // such as "ESTABLISHED 2s 10.81.0.10:40112 -> 10.82.0.10:8080 as 10.82.0.2:40112"
+}
+
+// CaseRequest is one request of a case, in the order of their starts.
+type CaseRequest struct {
+	ID      string  `json:"id"`
+	AtS     float64 `json:"at_s"` // from the moment that the case is about, real seconds
+	Got     string  `json:"got"`
+	Seconds float64 `json:"seconds"`
+	Server  string  `json:"server,omitempty"`     // which server answered or worked
+	Runs    int     `json:"runs"`                 // how often a handler ran for it
+	Conn    string  `json:"connection,omitempty"` // id of the connection that carried it
+}
+
+// EvidenceFile is a file of a case's folder.
+type EvidenceFile struct {
+	Name string `json:"name"`
+	What string `json:"what"`
+}
