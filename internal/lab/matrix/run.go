@@ -1,0 +1,110 @@
+package matrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"chokepoint/internal/result"
+)
+
+// Options say how cases are carried out.
+type Options struct {
+	// Dir is the run's folder. The cases' folders are made in it.
+	Dir string
+	// Parallel is how many cases run at a time, one at least.
+	Parallel int
+	// Progress is told what happens; required.
+	Progress func(format string, args ...any)
+}
+
+// ErrNotRun is the cause in the failure of a case that had not begun, or had not ended,
+// when the run was cut short.
+var ErrNotRun = errors.New("not run to its end")
+
+// Run carries the cases out and returns them in their order. When ctx ends, those that
+// have ended keep what they found and the others have a Failure. finished, if not nil,
+// is called with each that ended by itself, one at a time. The error is of what kept
+// all of them from running.
+func Run(ctx context.Context, cases []Case, opts Options, finished func(result.Case) error) ([]result.Case, error) {
+	cases = append([]Case(nil), cases...)
+	if err := prepare(cases); err != nil {
+		return nil, err
+	}
+	var (
+		slots = make(chan struct{}, max(opts.Parallel, 1))
+		wg    sync.WaitGroup
+		mu    sync.Mutex // of finished, ended and failed
+		ended int
+		fails error
+	)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	results := make([]result.Case, len(cases))
+	for i, c := range cases {
+		results[i] = c.Case
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			results[i].Failure = unfinished(ctx)
+			continue
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			one := c.Case
+			err := carryOut(ctx, c, opts.Dir, &one)
+			mu.Lock()
+			defer mu.Unlock()
+			results[i] = one
+			if err != nil && ctx.Err() != nil {
+				results[i] = c.Case // half of a case is none
+				results[i].Failure = unfinished(ctx)
+				return
+			}
+			ended++
+			opts.Progress("%s (%d of %d)", line(one), ended, len(cases))
+			if finished != nil {
+				if err := finished(one); err != nil && fails == nil {
+					fails = err
+					stop(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return results, fails
+}
+
+// carryOut runs one case in its folder. What it could not do stays with the case.
+func carryOut(ctx context.Context, c Case, dir string, one *result.Case) error {
+	folder := filepath.Join(dir, filepath.FromSlash(c.Evidence))
+	err := os.MkdirAll(folder, 0o755)
+	if err == nil {
+		err = c.Run(ctx, folder, one)
+	}
+	if err != nil {
+		one.OK, one.Failure = false, err.Error()
+	}
+	return err
+}
+
+// unfinished is the Failure of a case that the end of ctx kept from its own.
+func unfinished(ctx context.Context) string {
+	return fmt.Sprintf("%v: %v", ErrNotRun, context.Cause(ctx))
+}
+
+// line is a case in one line of progress.
+func line(c result.Case) string {
+	switch {
+	case c.Failure != "":
+		return fmt.Sprintf("%s: could not be carried out: %s", Key(c), c.Failure)
+	case !c.OK:
+		return fmt.Sprintf("%s: %s; want %s", Key(c), c.Got, c.Want)
+	}
+	return fmt.Sprintf("%s: %s", Key(c), c.Got)
+}
