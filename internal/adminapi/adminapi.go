@@ -1,7 +1,7 @@
 // Package adminapi is the contract of the admin listeners: the JSON that the
 // victim and the stub speak and that the lab reads, the headers that carry a
 // request's identity, and the line with which a program says that it listens.
-// It holds types and names only.
+// It holds types, names and the spelling of a header only.
 package adminapi
 
 import "time"
@@ -12,6 +12,22 @@ const (
 	HeaderPhase = "X-Chokepoint-Phase"
 	// HeaderID is a request's identity, unique per phase and endpoint.
 	HeaderID = "X-Chokepoint-Id"
+	// HeaderDelay on a request is how long the stub, or the victim's /work, is at it: a
+	// duration such as "2s", instead of the delay that it was told.
+	HeaderDelay = "X-Chokepoint-Delay"
+	// HeaderFault on a request of the stub is what befalls it, instead of the fault that
+	// the stub was told: the name of a fault, then what ParseRequestFault knows.
+	HeaderFault = "X-Chokepoint-Fault"
+	// HeaderConnection on an answer of the stub or of lab gateway is the connection that
+	// carried it: the server's name, a dash, and the number of the connection in the
+	// order in which they were accepted, from 1, such as "was1-17". An answer that came
+	// through a gateway has a value for each, the nearest to the client last.
+	HeaderConnection = "X-Chokepoint-Connection"
+	// HeaderIdempotencyKey says that requests with one value are one request.
+	HeaderIdempotencyKey = "Idempotency-Key"
+	// HeaderReplayed is "true" on an answer of /work that was first given to an earlier
+	// request with the same HeaderIdempotencyKey.
+	HeaderReplayed = "Idempotent-Replayed"
 	// HeaderPauseNS is how long a full dump stopped the world, in nanoseconds.
 	HeaderPauseNS = "X-Chokepoint-Pause-Ns"
 )
@@ -37,6 +53,9 @@ const (
 	PathReset      = "/reset"      // victim only: POST, the extremes in PathStats begin anew
 	PathGoroutines = "/goroutines" // victim only: every goroutine, debug=2 text
 	PathBehaviour  = "/behaviour"  // stub only: GET, PUT
+	PathRequests   = "/requests"   // stub only: ?id= for those of one id
+	// PathConnections lists the live connections of lab gateway.
+	PathConnections = "/connections"
 )
 
 // ParamAnswersAfter asks PathStats of the victim for the answers after a number.
@@ -67,6 +86,7 @@ const (
 	CauseUpstreamStatus  = "upstream_status"  // 502: answered 5xx
 	CauseDatabase        = "database"         // 500
 	CauseNotFound        = "not_found"        // 404
+	CauseMethod          = "method"           // 405
 )
 
 // Causes of the stub's error answers.
@@ -201,6 +221,7 @@ const (
 	FaultHang     Fault = "hang"      // read the request, never answer
 	FaultClose    Fault = "close"     // FIN before the answer
 	FaultCloseMid Fault = "close_mid" // FIN in the middle of the answer
+	FaultStatus   Fault = "status"    // answer with Behaviour.FaultStatus
 	FaultReset    Fault = "reset"     // RST before the answer
 	FaultResetMid Fault = "reset_mid" // RST in the middle of the answer
 	FaultRefuse   Fault = "refuse"    // the listener is closed: connections are refused
@@ -220,12 +241,42 @@ type Behaviour struct {
 	FaultRate float64 `json:"fault_rate"`
 	// BodyBytes is the size of a good answer's body.
 	BodyBytes int `json:"body_bytes"`
+	// FaultFirst bounds how many requests the fault befalls, from the moment at which
+	// the behaviour was set; 0 does not.
+	FaultFirst int `json:"fault_first,omitempty"`
+	// FaultStatus is the status of FaultStatus, 400 to 599.
+	FaultStatus int `json:"fault_status,omitempty"`
+	// CloseAnswers sends "Connection: close" with every answer, and closes.
+	CloseAnswers bool `json:"close_answers,omitempty"`
+	// IdleTimeout is how long a connection may rest after an answer, a duration; empty
+	// or 0s: for ever. It holds for connections that rest when it is set, too.
+	IdleTimeout string `json:"idle_timeout,omitempty"`
+	// IdleEnd is how a connection that has rested for too long ends; empty is IdleEndFIN.
+	IdleEnd IdleEnd `json:"idle_end,omitempty"`
 }
+
+// IdleEnd is how the stub ends an idle connection.
+type IdleEnd string
+
+// How an idle connection ends.
+const (
+	// IdleEndFIN closes it. The server's socket is in FIN_WAIT2 until the client closes
+	// too, and answers a request with a RST.
+	IdleEndFIN IdleEnd = "fin"
+	// IdleEndHalf sends a FIN and goes on reading, as Java's NIO servers do for a while:
+	// a request is acknowledged and dropped, and no RST comes.
+	IdleEndHalf IdleEnd = "half"
+	// IdleEndRST sends a RST: no FIN, and neither end has a TIME_WAIT.
+	IdleEndRST IdleEnd = "rst"
+)
 
 // StubStats is the stub's /stats.
 type StubStats struct {
 	Now         time.Time      `json:"now"`
+	Name        string         `json:"name"`
 	Connections int            `json:"connections"` // accepted since the start
+	Open        int            `json:"open"`        // of them, those not yet closed by the stub
+	Idle        int            `json:"idle"`        // of those, the ones between two requests
 	Received    map[string]int `json:"received"`    // requests read, by phase
 	Answered    int            `json:"answered"`    // answered in full
 	ClientGone  int            `json:"client_gone"` // the caller left before the answer
