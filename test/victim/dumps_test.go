@@ -98,7 +98,7 @@ func TestDumpTellsAConnectFromARead(t *testing.T) {
 		c.UpstreamURL = "https" + strings.TrimPrefix(c.UpstreamURL, "http")
 	})
 	w.hold(3, "/upstream")
-	_, text := w.dumpWhen(map[string]int{stacks.Other: 3})
+	_, text := w.dumpWhen(map[string]int{stacks.UpstreamConnect: 3})
 	shaking := 0
 	for _, g := range parse(t, text) {
 		if goroutines.Locate(g).Worker && slices.ContainsFunc(g.Frames, func(f goroutines.Frame) bool {

@@ -64,8 +64,9 @@ var rules = stacks.Rules{
 		{Where: stacks.Idle, Worker: true, Frames: []pattern{worker, awaitTask}},
 		{Where: stacks.PermitWait, Worker: true, Frames: []pattern{worker, acquire, weighted}},
 		// A worker in a connect or a write has sent nothing that the upstream could
-		// answer: "other", and the group's frame says which.
-		{Where: stacks.Other, Worker: true, Frames: []pattern{worker, outboundDo, connect}},
+		// answer. What holds the one is the path or the handshake, and the group's frame
+		// says which; the other is seldom enough to be "other".
+		{Where: stacks.UpstreamConnect, Worker: true, Frames: []pattern{worker, outboundDo, connect}},
 		{Where: stacks.Other, Worker: true, Frames: []pattern{worker, outboundDo, write}},
 		{Where: stacks.UpstreamRead, Worker: true, Frames: []pattern{worker, outboundDo, read}},
 		// net/http reads in a goroutine of its own, and the caller waits for that one.
@@ -80,7 +81,7 @@ var rules = stacks.Rules{
 		// Other services: the same words, and no worker.
 		{Where: stacks.Database, Frames: []pattern{handler, postgres}},
 		{Where: stacks.Database, Frames: []pattern{handler, sql}},
-		{Where: stacks.Other, Frames: []pattern{handler, clientDo, connect}},
+		{Where: stacks.UpstreamConnect, Frames: []pattern{handler, clientDo, connect}},
 		{Where: stacks.UpstreamRead, Frames: []pattern{handler, clientDo, read}},
 		{Where: stacks.UpstreamRead, Frames: []pattern{handler, clientDo}, States: []string{"select"}},
 		{Where: stacks.PermitWait, Frames: []pattern{handler, weighted}},

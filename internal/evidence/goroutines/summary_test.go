@@ -50,15 +50,15 @@ func TestSummarize(t *testing.T) {
 	}
 	want := result.Dump{
 		Goroutines: 502, Workers: 201, Queued: 300,
-		Where: map[string]int{stacks.Idle: 0, stacks.UpstreamRead: 200, stacks.PermitWait: 0, stacks.Database: 0, stacks.Queued: 300, stacks.Running: 0, stacks.Other: 1},
+		Where: map[string]int{stacks.Idle: 0, stacks.UpstreamConnect: 1, stacks.UpstreamRead: 200, stacks.PermitWait: 0, stacks.Database: 0, stacks.Queued: 300, stacks.Running: 0, stacks.Other: 0},
 		Groups: []result.Group{
 			{Where: stacks.Queued, State: "select", Frame: "chokepoint/internal/service/pool.(*task).awaitWorker", Count: 300, Stacks: 1,
 				Stack: block(201, `select labels:{"phase": "load"}`, "chokepoint/internal/service/pool.(*task).awaitWorker", "github.com/valyala/fasthttp.(*Server).serveConn")},
 			{Where: stacks.UpstreamRead, State: "IO wait", Frame: "github.com/valyala/fasthttp.(*ResponseHeader).tryRead", Count: 200, Stacks: 1,
 				Stack: block(1, "IO wait, 2 minutes", reading...)},
-			{Where: stacks.Other, State: "IO wait", Frame: "chokepoint/internal/service/outbound.dial", Count: 1, Stacks: 1, Stack: dial},
 			{Where: stacks.Other, State: "running", Frame: "chokepoint/internal/service/victim.dump", Count: 1, Stacks: 1,
 				Stack: block(501, "running", "runtime/pprof.writeGoroutineStacks", "chokepoint/internal/service/victim.dump", "net/http.(*conn).serve")},
+			{Where: stacks.UpstreamConnect, State: "IO wait", Frame: "chokepoint/internal/service/outbound.dial", Count: 1, Stacks: 1, Stack: dial},
 		},
 	}
 	if diff := cmp.Diff(want, d); diff != "" {

@@ -21,6 +21,8 @@ const pointBefore = "before"
 // whereInWords spells the words of evidence/goroutines for a sentence.
 func whereInWords(where string) string {
 	switch where {
+	case stacks.UpstreamConnect:
+		return "the connect to the upstream"
 	case stacks.UpstreamRead:
 		return "the upstream read"
 	case stacks.PermitWait:

@@ -9,18 +9,19 @@ package stacks
 
 // Where a goroutine or a thread stands.
 const (
-	Idle         = "idle"          // a pool worker waiting for work
-	UpstreamRead = "upstream_read" // waiting for the upstream's answer
-	PermitWait   = "permit_wait"   // before the bulkhead
-	Database     = "database"      // at the database, or waiting for a connection to it
-	Queued       = "queued"        // a connection waiting for a worker
-	Running      = "running"       // a worker in none of these
-	Other        = "other"         // everything else
+	Idle            = "idle"             // a pool worker waiting for work
+	UpstreamConnect = "upstream_connect" // connecting to the upstream, TLS handshake included: nothing is sent yet
+	UpstreamRead    = "upstream_read"    // waiting for the upstream's answer
+	PermitWait      = "permit_wait"      // before the bulkhead
+	Database        = "database"         // at the database, or waiting for a connection to it
+	Queued          = "queued"           // a connection waiting for a worker
+	Running         = "running"          // a worker in none of these
+	Other           = "other"            // everything else
 )
 
 // Wheres lists all of them, in the order of a report.
 func Wheres() []string {
-	return []string{Idle, UpstreamRead, PermitWait, Database, Queued, Running, Other}
+	return []string{Idle, UpstreamConnect, UpstreamRead, PermitWait, Database, Queued, Running, Other}
 }
 
 // What a goroutine or a thread waits for, whoever it is. The place says what that

@@ -87,13 +87,13 @@ var rules = stacks.Rules{
 		{Where: stacks.Database, Worker: true, Frames: []pattern{tomcat, database}},
 		// No answer is on its way to a thread that has not sent its request.
 		{Where: stacks.Other, Worker: true, Frames: []pattern{tomcat, client, clientPool}},
-		{Where: stacks.Other, Worker: true, Frames: []pattern{tomcat, client, connect}},
+		{Where: stacks.UpstreamConnect, Worker: true, Frames: []pattern{tomcat, client, connect}},
 		{Where: stacks.Other, Worker: true, Frames: []pattern{tomcat, client, write}},
 		{Where: stacks.UpstreamRead, Worker: true, Frames: []pattern{tomcat, client, read}},
 		{Where: stacks.UpstreamRead, Worker: true, Frames: []pattern{tomcat, jdkClient, future}},
 		{Where: stacks.PermitWait, Worker: true, Frames: []pattern{tomcat, semaphore}},
 		// Tomcat reads from its clients through channels: a stream is an upstream's.
-		{Where: stacks.Other, Worker: true, Frames: []pattern{tomcat, connect}},
+		{Where: stacks.UpstreamConnect, Worker: true, Frames: []pattern{tomcat, connect}},
 		{Where: stacks.UpstreamRead, Worker: true, Frames: []pattern{tomcat, read}},
 		{Where: stacks.Running, Worker: true, Frames: []pattern{tomcat}},
 
@@ -102,7 +102,7 @@ var rules = stacks.Rules{
 		{Where: stacks.Idle, Frames: []pattern{{"java.util.concurrent.ForkJoinPool.awaitWork"}}},
 		{Where: stacks.Database, Frames: []pattern{executor, database}},
 		{Where: stacks.Other, Frames: []pattern{executor, client, clientPool}},
-		{Where: stacks.Other, Frames: []pattern{executor, client, connect}},
+		{Where: stacks.UpstreamConnect, Frames: []pattern{executor, client, connect}},
 		{Where: stacks.Other, Frames: []pattern{executor, client, write}},
 		{Where: stacks.UpstreamRead, Frames: []pattern{executor, client, read}},
 		{Where: stacks.UpstreamRead, Frames: []pattern{executor, jdkClient, future}},
