@@ -16,8 +16,9 @@ import (
 const CloseRaceFile = "closerace.csv"
 
 // CloseRacePoint is one row of closerace.csv: what became of the requests of one
-// client, method and defence whose connection had rested so long, compared with the
-// idle timeout of the server.
+// client, method and defence before which a connection had rested so long, compared
+// with the idle timeout of the server. A request before which none had rested, such as
+// the one after a failure, is of no point: it cannot meet a close.
 type CloseRacePoint struct {
 	Client  string // ClientNetHTTP or ClientFastHTTP
 	Method  string
@@ -28,30 +29,30 @@ type CloseRacePoint struct {
 	// WidthMS is how wide the point is: a request is of it whose measured think time is
 	// within half of that.
 	WidthMS  float64
-	Requests int // all of them, on a new connection as well
-	// Reused are those that a connection carried, or failed on, which had rested.
-	Reused int
+	Requests int
 	// Failed are those that the caller saw fail. Each either never reached a handler,
 	// or was executed all the same.
 	Failed            int
 	FailedButExecuted int
 	ExecutedTwice     int // whatever the caller saw
-	Retried           int // sent more than once, as far as the client tells
+	// Renewed are those that a new connection answered: the rested one was given up
+	// in time, or the request was sent again.
+	Renewed int
 }
 
 // NeverReached is how many failed without a handler having run.
 func (p CloseRacePoint) NeverReached() int { return p.Failed - p.FailedButExecuted }
 
-// FailedRatio is the share of all requests that failed; NaN where there are none.
+// FailedRatio is the share of the requests that failed; NaN where there are none.
 func (p CloseRacePoint) FailedRatio() float64 { return float64(p.Failed) / float64(p.Requests) }
 
 var closeRaceColumns = []string{
 	"client", "method", "defence", "offset_ms", "width_ms",
-	"requests", "reused", "failed", "failed_but_executed", "executed_twice", "retried",
+	"requests", "failed", "failed_but_executed", "executed_twice", "renewed",
 }
 
 func (p *CloseRacePoint) counts() []*int {
-	return []*int{&p.Requests, &p.Reused, &p.Failed, &p.FailedButExecuted, &p.ExecutedTwice, &p.Retried}
+	return []*int{&p.Requests, &p.Failed, &p.FailedButExecuted, &p.ExecutedTwice, &p.Renewed}
 }
 
 // WriteCloseRace writes points as CSV with a header, whole or not at all.
@@ -125,7 +126,7 @@ func parseCloseRacePoint(row []string) (CloseRacePoint, error) {
 		}
 		*field = n
 	}
-	if p.Reused > p.Requests || p.Failed > p.Requests || p.FailedButExecuted > p.Failed || p.ExecutedTwice > p.Requests || p.Retried > p.Requests {
+	if p.Failed > p.Requests || p.FailedButExecuted > p.Failed || p.ExecutedTwice > p.Requests || p.Renewed > p.Requests {
 		return p, fmt.Errorf("a part is larger than its whole: %s", strings.Join(row, ","))
 	}
 	return p, nil
