@@ -101,7 +101,7 @@ func (w *Compose) prepare(ctx context.Context) (err error) {
 	if w.settings, err = variables(w.cfg); err != nil {
 		return err
 	}
-	if w.programs, w.hashes, err = findPrograms(w.cfg.BinDir, worldPrograms...); err != nil {
+	if w.programs, w.hashes, err = FindPrograms(w.cfg.BinDir, worldPrograms...); err != nil {
 		return err
 	}
 	if w.composeFile, err = findComposeFile(w.cfg, w.programs); err != nil {

@@ -28,7 +28,7 @@ type Generator struct {
 // NewGenerator finds the load generator, and makes the folder of its log in runDir.
 // An empty binDir means the folder that this program is in.
 func NewGenerator(binDir, runDir string, launcher *proc.Launcher) (*Generator, error) {
-	programs, hashes, err := findPrograms(binDir, loadgen)
+	programs, hashes, err := FindPrograms(binDir, loadgen)
 	if err != nil {
 		return nil, err
 	}

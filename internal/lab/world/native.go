@@ -48,7 +48,7 @@ func StartNative(ctx context.Context, cfg Config, launcher *proc.Launcher) (_ *N
 			w.Close(closing)
 		}
 	}()
-	if w.programs, w.hashes, err = findPrograms(cfg.BinDir, worldPrograms...); err != nil {
+	if w.programs, w.hashes, err = FindPrograms(cfg.BinDir, worldPrograms...); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join(cfg.RunDir, result.LogsDir), 0o755); err != nil {

@@ -28,9 +28,9 @@ func CheckGenerator(dir string) error {
 	return err
 }
 
-// findPrograms finds binaries, by name, and the SHA-256 of each, before
-// anything is started.
-func findPrograms(dir string, names ...string) (paths, hashes map[string]string, err error) {
+// FindPrograms finds binaries, by name, and the SHA-256 of each, before anything is
+// started. An empty folder means the one that this program is in.
+func FindPrograms(dir string, names ...string) (paths, hashes map[string]string, err error) {
 	if paths, err = locatePrograms(dir, names); err != nil {
 		return nil, nil, err
 	}
