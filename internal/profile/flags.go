@@ -11,6 +11,7 @@ import (
 // victim and the lab share it, so that a setting has one name in both.
 type Flags struct {
 	Name      string
+	Defence   string // names of defences that take the place of the profile's own; none given keeps them
 	overrides []override
 }
 
@@ -32,6 +33,52 @@ func (f *Flags) Bind(fs *flag.FlagSet) {
 	f.duration(fs, "max-queue-wait", "longest wait for a worker; 0 is unbounded", func(p *Profile) *time.Duration { return &p.MaxQueueWait })
 	f.boolean(fs, "skip-abandoned", "drop a request whose client has gone", func(p *Profile) *bool { return &p.SkipAbandoned })
 	f.boolean(fs, "unbounded", "a goroutine per request instead of a pool", func(p *Profile) *bool { return &p.Unbounded })
+	f.bindConnections(fs)
+}
+
+// bindConnections registers -defence and one flag per setting of Connections.
+func (f *Flags) bindConnections(fs *flag.FlagSet) {
+	fs.StringVar(&f.Defence, "defence", "", "`names` of defences against dead connections, instead of the profile's: "+strings.Join(DefenceNames(), ", "))
+	named := func(name, usage string, set func(*Connections, string)) {
+		fs.Func(name, usage+" (default: the profile's)", func(s string) error {
+			f.add(name, s, func(p *Profile) { set(&p.Connections, s) })
+			return nil
+		})
+	}
+	named("client", "`client` that calls the upstream: fasthttp or net/http", func(c *Connections, s string) { c.Client = Client(s) })
+	f.duration(fs, "response-timeout", "bound on the wait for one attempt's answer; 0 is -timeout alone",
+		func(p *Profile) *time.Duration { return &p.Connections.ResponseTimeout })
+	fs.BoolFunc("stale-check", "look at a kept connection before it is used: peek (also if no value is given), tcp_info, read or off (default: the profile's)", func(s string) error {
+		check := StaleCheck(s)
+		switch s {
+		case "true":
+			check = StalePeek
+		case "false":
+			check = StaleOff
+		}
+		f.add("stale-check", s, func(p *Profile) { p.Connections.StaleCheck = check })
+		return nil
+	})
+	f.duration(fs, "stale-check-after", "do not look at connections that rested for less",
+		func(p *Profile) *time.Duration { return &p.Connections.StaleCheckAfter })
+	f.duration(fs, "max-idle-age", "do not use a connection that rested for longer; 0 is no bound",
+		func(p *Profile) *time.Duration { return &p.Connections.MaxIdleAge })
+	f.duration(fs, "evict-idle", "close connections that have rested for so long, in the background; 0 keeps them",
+		func(p *Profile) *time.Duration { return &p.Connections.EvictIdle })
+	f.boolean(fs, "evict-not-running", "have -evict-idle set and nobody who does it",
+		func(p *Profile) *bool { return &p.Connections.EvictNotRunning })
+	fs.Func("keepalive", "TCP keepalive as `IDLE/INTERVAL/COUNT`, such as 15s/15s/9, or off (default: the profile's)", func(s string) error {
+		k, err := ParseKeepAlive(s)
+		if err == nil {
+			f.add("keepalive", s, func(p *Profile) { p.Connections.KeepAlive = k })
+		}
+		return err
+	})
+	f.duration(fs, "user-timeout", "TCP_USER_TIMEOUT: how long written data may stay unacknowledged; 0 is the kernel's own",
+		func(p *Profile) *time.Duration { return &p.Connections.UserTimeout })
+	named("retry", "`policy` of retries: off, library, stale, idempotent, idempotency-key or all", func(c *Connections, s string) { c.Retry = Retry(s) })
+	f.integer(fs, "retry-attempts", "how often a call is sent at most; 0 is the policy's own number", func(p *Profile) *int { return &p.Connections.RetryAttempts })
+	f.boolean(fs, "retry-fresh", "make the last attempt on a connection of its own", func(p *Profile) *bool { return &p.Connections.RetryFresh })
 }
 
 // Profile resolves the name, puts the given settings over it and validates the
@@ -40,6 +87,11 @@ func (f *Flags) Profile() (Profile, error) {
 	p, err := Lookup(f.Name)
 	if err != nil {
 		return Profile{}, err
+	}
+	if f.Defence != "" {
+		if p.Connections, err = p.Connections.Defend(f.Defence); err != nil {
+			return Profile{}, err
+		}
 	}
 	for _, o := range f.overrides {
 		o.apply(&p)
@@ -50,6 +102,9 @@ func (f *Flags) Profile() (Profile, error) {
 // Args spells the same choice as command-line arguments, for a child process.
 func (f *Flags) Args() []string {
 	args := []string{"-profile=" + f.Name}
+	if f.Defence != "" {
+		args = append(args, "-defence="+f.Defence)
+	}
 	for _, o := range f.overrides {
 		args = append(args, "-"+o.name+"="+o.value)
 	}

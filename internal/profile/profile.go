@@ -1,8 +1,8 @@
 // Package profile holds the named protections of the victim, as data.
 //
 // A profile says what guards the shared worker pool and the call to the
-// upstream. The package parses, scales and validates profiles; it does not
-// enforce them (service/guard and service/pool do) and it does not predict what
+// upstream, and how the connections to it are kept. The package parses, scales and validates profiles; it does not
+// enforce them (service/guard, service/pool and service/outbound do) and it does not predict what
 // they do (evidence/queueing does).
 package profile
 
@@ -51,6 +51,9 @@ type Profile struct {
 	SkipAbandoned bool `json:"skip_abandoned"`
 	// Unbounded runs a goroutine per request and has no pool at all.
 	Unbounded bool `json:"unbounded"`
+	// Connections is the client that calls the upstream, with its defences against
+	// dead connections.
+	Connections Connections `json:"connections"`
 	// Expect is the verdict that the profile should earn in the exhaustion scenario.
 	Expect Outcome `json:"expect"`
 }
@@ -59,7 +62,12 @@ type Profile struct {
 // single protections to combined ones. The values are those of the published
 // experiment (read timeout 2 s, 20 permits, 100 ms); the breaker's are
 // sony/gobreaker's own default threshold and a pause of five timeouts.
+//
+// The defences of connections in the profiles that are no anti-pattern are those
+// that cost nothing and change no count (ADR 0028): a look before a kept connection
+// is used, and Go's own keepalive. Single protections have none, so that each is alone.
 func all() []Profile {
+	defended := Connections{StaleCheck: StalePeek, KeepAlive: goKeepAlive}
 	return []Profile{
 		{Name: "anti", Summary: "no timeout, no bulkhead: the outage", Expect: Reproduced},
 		{Name: "timeout", Summary: "a 2 s timeout: bounds the time a worker is held, not how many are",
@@ -67,10 +75,10 @@ func all() []Profile {
 		{Name: "bulkhead", Summary: "20 permits: bounds how many workers are held, not for how long",
 			Permits: 20, PermitWait: 100 * time.Millisecond, Expect: Protected},
 		{Name: "fixed", Summary: "a 2 s timeout and 20 permits: bounds both",
-			Timeout: 2 * time.Second, Permits: 20, PermitWait: 100 * time.Millisecond, Expect: Protected},
+			Timeout: 2 * time.Second, Permits: 20, PermitWait: 100 * time.Millisecond, Connections: defended, Expect: Protected},
 		{Name: "breaker", Summary: "fixed, and a circuit breaker that stops calling a dead upstream",
 			Timeout: 2 * time.Second, Permits: 20, PermitWait: 100 * time.Millisecond,
-			BreakerFailures: 6, BreakerOpenFor: 10 * time.Second, Expect: Protected},
+			BreakerFailures: 6, BreakerOpenFor: 10 * time.Second, Connections: defended, Expect: Protected},
 		{Name: "shed", Summary: "a bounded queue: fails fast, but still fails",
 			MaxQueue: 50, MaxQueueWait: time.Second, Expect: Reproduced},
 		{Name: "cancel", Summary: "skips requests whose client has gone: recovers sooner, dies all the same",
@@ -119,6 +127,9 @@ func (p Profile) Validate() error {
 	case p.Unbounded && (p.MaxQueue > 0 || p.MaxQueueWait > 0 || p.SkipAbandoned):
 		return fmt.Errorf("profile %s: unbounded has no queue, so it cannot bound one or skip requests in it", p.Name)
 	}
+	if err := p.Connections.Validate(); err != nil {
+		return fmt.Errorf("profile %s: %w", p.Name, err)
+	}
 	return nil
 }
 
@@ -128,5 +139,6 @@ func (p Profile) Scaled(scale float64) Profile {
 	for _, d := range []*time.Duration{&p.Timeout, &p.PermitWait, &p.BreakerOpenFor, &p.MaxQueueWait} {
 		*d = time.Duration(math.Round(float64(*d) * scale))
 	}
+	p.Connections = p.Connections.scaled(scale)
 	return p
 }

@@ -30,12 +30,13 @@ func TestLookup(t *testing.T) {
 	}
 	// The table of DESIGN section 4.
 	timeout, permits, wait := 2*time.Second, 20, 100*time.Millisecond
+	defended := Connections{StaleCheck: StalePeek, KeepAlive: KeepAlive{15 * time.Second, 15 * time.Second, 9}}
 	for _, want := range []Profile{
 		{Name: "anti", Expect: Reproduced},
 		{Name: "timeout", Timeout: timeout, Expect: Protected},
 		{Name: "bulkhead", Permits: permits, PermitWait: wait, Expect: Protected},
-		{Name: "fixed", Timeout: timeout, Permits: permits, PermitWait: wait, Expect: Protected},
-		{Name: "breaker", Timeout: timeout, Permits: permits, PermitWait: wait, BreakerFailures: 6, BreakerOpenFor: 10 * time.Second, Expect: Protected},
+		{Name: "fixed", Timeout: timeout, Permits: permits, PermitWait: wait, Connections: defended, Expect: Protected},
+		{Name: "breaker", Timeout: timeout, Permits: permits, PermitWait: wait, BreakerFailures: 6, BreakerOpenFor: 10 * time.Second, Connections: defended, Expect: Protected},
 		{Name: "shed", MaxQueue: 50, MaxQueueWait: time.Second, Expect: Reproduced},
 		{Name: "cancel", SkipAbandoned: true, Expect: Reproduced},
 		{Name: "unbounded", Unbounded: true, Expect: Protected},
@@ -105,6 +106,7 @@ func TestScaled(t *testing.T) {
 	want := p
 	want.Timeout, want.PermitWait, want.BreakerOpenFor, want.MaxQueueWait =
 		580*time.Millisecond, 29*time.Millisecond, 2900*time.Millisecond, 290*time.Millisecond
+	want.Connections.KeepAlive = KeepAlive{4350 * time.Millisecond, 4350 * time.Millisecond, 9}
 	// 0.29 is not exact in binary: 100 ms come out just under 29 ms.
 	if diff := cmp.Diff(want, p.Scaled(0.29)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
