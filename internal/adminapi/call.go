@@ -1,13 +1,5 @@
 package adminapi
 
-// HeaderIdempotencyKey names a request that may be sent twice, since the server does
-// its work once (draft-ietf-httpapi-idempotency-key-header).
-const HeaderIdempotencyKey = "Idempotency-Key"
-
-// HeaderConnection is the stub's name for the connection that carried an answer,
-// such as was1-17.
-const HeaderConnection = "X-Chokepoint-Connection"
-
 // UpstreamAnswer is the body of every answer of the victim's /upstream that has made
 // a call. Of a failure Error and Detail are as in Error.
 type UpstreamAnswer struct {
