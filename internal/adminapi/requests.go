@@ -12,7 +12,7 @@ import (
 //
 // The stub's -request-log has two lines of JSON for each run, one when it begins (End
 // is empty) and one when it ends, so that a stub that is killed has left what it had
-// begun. Of two lines with the same Server and Number the later one counts.
+// begun. Of two lines with the same Server, Number and BeganAt the later one counts.
 type StubRequest struct {
 	Server     string `json:"server"`     // the stub's -name
 	Number     int    `json:"number"`     // of the run, from 1, over all requests of the server

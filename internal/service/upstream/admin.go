@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
+	"strings"
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/service/admin"
@@ -15,7 +17,7 @@ import (
 const maxBehaviourBytes = 64 << 10
 
 // adminHandler serves the admin listener: /healthz, /readyz, /stats,
-// /behaviour, /metrics and /debug/pprof/*.
+// /behaviour, /requests, /metrics and /debug/pprof/*.
 func (s *Server) adminHandler() http.Handler {
 	registry := admin.NewRegistry()
 	registry.MustRegister(s.counts)
@@ -30,6 +32,9 @@ func (s *Server) adminHandler() http.Handler {
 		admin.WriteJSON(w, http.StatusOK, s.Behaviour())
 	})
 	mux.HandleFunc("PUT "+adminapi.PathBehaviour, s.putBehaviour)
+	mux.HandleFunc("GET "+adminapi.PathRequests, func(w http.ResponseWriter, r *http.Request) {
+		admin.WriteJSON(w, http.StatusOK, s.requests.snapshot(r.FormValue("id")))
+	})
 	return mux
 }
 
@@ -56,12 +61,22 @@ func decodeBehaviour(r io.Reader) (adminapi.Behaviour, error) {
 	d := json.NewDecoder(r)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&b); err != nil {
-		return b, fmt.Errorf("the body is not a behaviour: %w; its fields are delay, fault, fault_rate and body_bytes", err)
+		return b, fmt.Errorf("the body is not a behaviour: %w; its fields are %s", err, strings.Join(behaviourFields(), ", "))
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return b, errors.New("the body goes on after the behaviour; send one JSON object")
 	}
 	return b, nil
+}
+
+// behaviourFields are the names of the fields of a behaviour in JSON.
+func behaviourFields() []string {
+	t := reflect.TypeFor[adminapi.Behaviour]()
+	fields := make([]string, t.NumField())
+	for i := range fields {
+		fields[i], _, _ = strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	}
+	return fields
 }
 
 // errorBody is the JSON of an error answer of the public listener.

@@ -67,7 +67,7 @@ func TestParseBehaviour(t *testing.T) {
 	}{
 		{with("", "", 0, 0), "delay is missing; write 0s for none"},
 		{with("soon", "", 0, 0), `delay "soon"`},
-		{with("1s", "explode", 1, 0), `unknown fault "explode"; choose one of error, hang, close, close_mid, reset, reset_mid, refuse, tls_hang`},
+		{with("1s", "explode", 1, 0), `unknown fault "explode"; choose one of error, status, hang, close, close_mid, reset, reset_mid, refuse, tls_hang`},
 		{with("1s", "error", 0, 0), `fault "error" with fault rate 0 would do nothing`},
 		{with("1s", "error", -0.1, 0), "fault rate -0.1: must be from 0 to 1"},
 		{with("1s", "error", 1.1, 0), "fault rate 1.1: must be from 0 to 1"},
@@ -89,7 +89,7 @@ func TestBehaviourAPI(t *testing.T) {
 		t.Errorf("GET: %d %s, want 200 %s", status, body, first)
 	}
 	bad := []struct{ body, want string }{
-		{`{"delay":"1s","faults":"error"}`, `unknown field \"faults\"; its fields are delay, fault, fault_rate and body_bytes`},
+		{`{"delay":"1s","faults":"error"}`, `unknown field \"faults\"; its fields are delay, fault, fault_rate, body_bytes, fault_first, fault_status, close_answers, idle_timeout, idle_end`},
 		{`{"delay":1}`, "the body is not a behaviour"},
 		{``, "the body is not a behaviour"},
 		{`{"delay":"1s"} {}`, "the body goes on after the behaviour"},
@@ -163,14 +163,14 @@ func TestFiguresAgree(t *testing.T) {
 	set(t, s, behaviourOf("0s", "error", 1))
 	c.get(adminapi.PhaseBaseline)
 	c.answer("GET")
-	eventually(t, s, "nothing in flight", idle)
+	eventually(t, s, "the connection idle again", func(st adminapi.StubStats) bool { return st.InFlight == 0 && st.Idle == 1 })
 
 	_, body := ask(t, s, "GET", adminapi.PathStats, "")
 	var got adminapi.StubStats
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := adminapi.StubStats{Now: got.Now, Connections: 1, Answered: 3, MaxInFlight: 1,
+	want := adminapi.StubStats{Now: got.Now, Name: "upstream", Connections: 1, Open: 1, Idle: 1, Answered: 3, MaxInFlight: 1,
 		Received:  map[string]int{"load": 3, "baseline": 1},
 		Faults:    map[string]int{"error": 1},
 		Behaviour: behaviourOf("0s", "error", 1)}

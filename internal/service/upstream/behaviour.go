@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"chokepoint/internal/adminapi"
@@ -21,21 +22,26 @@ const answerBody = `{"service":"upstream"}`
 
 var (
 	requestFaults = []adminapi.Fault{
-		adminapi.FaultError, adminapi.FaultHang, adminapi.FaultClose,
+		adminapi.FaultError, adminapi.FaultStatus, adminapi.FaultHang, adminapi.FaultClose,
 		adminapi.FaultCloseMid, adminapi.FaultReset, adminapi.FaultResetMid,
 	}
+	idleEnds         = []adminapi.IdleEnd{adminapi.IdleEndFIN, adminapi.IdleEndHalf, adminapi.IdleEndRST}
 	connectionFaults = []adminapi.Fault{adminapi.FaultRefuse, adminapi.FaultTLSHang}
 )
 
 // behaviour is an adminapi.Behaviour that was found valid, ready to be used.
 type behaviour struct {
 	adminapi.Behaviour
-	delay delay.Delay
-	body  []byte
+	delay       delay.Delay
+	body        []byte
+	idleTimeout time.Duration // 0: none
+	// befallen counts the requests that the fault has befallen, for FaultFirst.
+	befallen atomic.Int64
 }
 
 // parseBehaviour validates b and puts it into its normal form: the rate is 0
-// without a fault and 1 with a connection fault.
+// without a fault and 1 with a connection fault, and without an idle timeout there
+// is no way in which an idle connection ends.
 func parseBehaviour(b adminapi.Behaviour) (*behaviour, error) {
 	if b.Delay == "" {
 		return nil, fmt.Errorf("delay is missing; write 0s for none (a behaviour is replaced as a whole)")
@@ -61,16 +67,68 @@ func parseBehaviour(b adminapi.Behaviour) (*behaviour, error) {
 	case b.FaultRate == 0:
 		return nil, fmt.Errorf("fault %q with fault rate 0 would do nothing; give a rate above 0, up to 1", b.Fault)
 	}
-	return &behaviour{Behaviour: b, delay: drawn, body: padded(answerBody, b.BodyBytes)}, nil
+	idleTimeout, err := parseIdle(&b)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case b.FaultFirst < 0:
+		return nil, fmt.Errorf("fault first %d: must be 0, for every request, or more", b.FaultFirst)
+	case b.FaultFirst > 0 && !slices.Contains(requestFaults, b.Fault):
+		return nil, fmt.Errorf("fault first %d counts requests, and fault %q befalls none", b.FaultFirst, b.Fault)
+	}
+	if err := checkStatus(b.Fault, b.FaultStatus); err != nil {
+		return nil, err
+	}
+	return &behaviour{Behaviour: b, delay: drawn, body: padded(answerBody, b.BodyBytes), idleTimeout: idleTimeout}, nil
 }
+
+// parseIdle reads how an idle connection ends, and leaves its normal form in b.
+func parseIdle(b *adminapi.Behaviour) (time.Duration, error) {
+	if b.IdleEnd != "" && !slices.Contains(idleEnds, b.IdleEnd) {
+		return 0, fmt.Errorf("unknown idle end %q; choose one of %s", b.IdleEnd, strings.Join(IdleEndNames(), ", "))
+	}
+	var timeout time.Duration
+	if b.IdleTimeout != "" {
+		var err error
+		if timeout, err = time.ParseDuration(b.IdleTimeout); err != nil || timeout < 0 {
+			return 0, fmt.Errorf("idle timeout %q: want a duration such as 2s, or 0s for none", b.IdleTimeout)
+		}
+	}
+	switch {
+	case timeout == 0:
+		b.IdleTimeout, b.IdleEnd = "", ""
+	case b.IdleEnd == "":
+		b.IdleEnd = adminapi.IdleEndFIN
+	}
+	return timeout, nil
+}
+
+// checkStatus refuses a status that is none, or belongs to another fault.
+func checkStatus(fault adminapi.Fault, status int) error {
+	switch {
+	case fault == adminapi.FaultStatus && (status < 400 || status > 599):
+		return fmt.Errorf("fault %q with status %d: want 400 to 599", fault, status)
+	case fault != adminapi.FaultStatus && status != 0:
+		return fmt.Errorf("status %d goes with fault %q only, and the fault is %q", status, adminapi.FaultStatus, fault)
+	}
+	return nil
+}
+
+// IdleEndNames lists every way in which an idle connection can end.
+func IdleEndNames() []string { return names(idleEnds) }
 
 // FaultNames lists every fault, those of requests first.
 func FaultNames() []string {
-	var names []string
-	for _, f := range slices.Concat(requestFaults, connectionFaults) {
-		names = append(names, string(f))
+	return names(slices.Concat(requestFaults, connectionFaults))
+}
+
+func names[T ~string](values []T) []string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
 	}
-	return names
+	return texts
 }
 
 // onConnections says whether the fault befalls connections rather than requests.
@@ -93,7 +151,8 @@ func newDraws(seed uint64, scale float64) *draws {
 	return &draws{delay: rand.New(rand.NewPCG(seed, 1)), faults: rand.New(rand.NewPCG(seed, 2)), scale: scale}
 }
 
-// next draws what befalls the next request under b.
+// next draws what befalls the next request under b, whether or not FaultFirst still
+// lets it.
 func (d *draws) next(b *behaviour) (time.Duration, adminapi.Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

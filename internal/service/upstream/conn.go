@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -29,6 +30,7 @@ const maxPartialBody = 4 << 10
 // "answered" must mean that the write succeeded, which a handler never learns.
 type conn struct {
 	srv  *Server
+	id   string // as adminapi.HeaderConnection has it
 	tcp  *net.TCPConn
 	raw  syscall.RawConn
 	in   *bufio.Reader
@@ -37,8 +39,11 @@ type conn struct {
 	buf  []byte
 
 	// Guarded by srv.mu.
-	idle   bool // between two requests
-	closed bool // by closeIdle or Close
+	idle      bool      // waits for a request
+	hung      bool      // is never spoken to
+	answered  bool      // has carried an answer: the idle timeout holds for it
+	idleSince time.Time // while idle
+	closed    bool      // by closeConns
 }
 
 func (c *conn) serve() {
@@ -50,26 +55,50 @@ func (c *conn) serve() {
 		return
 	case adminapi.FaultTLSHang:
 		c.srv.counts.handshakeHung()
-		c.untilCallerLeaves()
+		if c.srv.setHung(c) {
+			c.untilCallerLeaves()
+		}
 		return
 	}
-	for c.awaitRequest() && c.readRequest() && c.handle() {
+	for c.awaitRequest() {
+		bodyBytes, ok := c.readRequest()
+		if !ok || !c.handle(bodyBytes) {
+			return
+		}
 	}
 }
 
 // awaitRequest waits for the first byte of the next request. False: the
 // connection is at its end.
 func (c *conn) awaitRequest() bool {
-	if !c.srv.setIdle(c, true) {
+	if !c.srv.setIdle(c) {
 		return false
 	}
 	_, err := c.in.Peek(1)
-	return c.srv.setIdle(c, false) && err == nil
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.endIdle()
+		return false
+	}
+	return err == nil && c.srv.setBusy(c)
 }
 
-// readRequest reads a request and drops its body. False: there was none, or
-// none that can be read; the caller has been told.
-func (c *conn) readRequest() bool {
+// endIdle ends a connection that has rested for too long. A request that arrives in
+// this instant is lost: that is the race which a keep-alive client must live with.
+func (c *conn) endIdle() {
+	switch c.srv.behaviour.Load().IdleEnd {
+	case adminapi.IdleEndRST:
+		c.reset()
+	case adminapi.IdleEndHalf:
+		c.tcp.CloseWrite()
+		if c.srv.setHung(c) {
+			c.untilCallerLeaves()
+		}
+	}
+}
+
+// readRequest reads a request and drops its body, whose length it returns. False:
+// there was none, or none that can be read; the caller has been told.
+func (c *conn) readRequest() (bodyBytes int, ok bool) {
 	c.req.Reset()
 	err := c.req.Header.Read(c.in)
 	if err == nil && c.req.MayContinue() {
@@ -81,8 +110,9 @@ func (c *conn) readRequest() bool {
 	switch {
 	case err == nil:
 		// A request may wait for long, and its body has no use.
+		bodyBytes = len(c.req.Body())
 		c.req.ResetBody()
-		return true
+		return bodyBytes, true
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		c.answer(fasthttp.StatusRequestEntityTooLarge, errorBody(adminapi.CauseBadRequest,
 			"the body is larger than "+strconv.Itoa(maxRequestBody)+" bytes"), 0, false)
@@ -90,49 +120,74 @@ func (c *conn) readRequest() bool {
 		c.answer(fasthttp.StatusBadRequest, errorBody(adminapi.CauseBadRequest,
 			"the request cannot be read as HTTP/1.1"), 0, false)
 	}
-	return false
+	return 0, false
 }
 
-// handle does to the request what the behaviour of this moment says. It returns
-// whether the connection can take another one.
-func (c *conn) handle() (keep bool) {
+// handle does to the request what the behaviour of this moment, or the request
+// itself, says. It returns whether the connection can take another one.
+func (c *conn) handle(bodyBytes int) (keep bool) {
 	arrived := time.Now()
+	own, err := readOwn(&c.req.Header)
+	if err != nil {
+		keep = !c.req.Header.ConnectionClose() && c.srv.keeps()
+		return c.answer(fasthttp.StatusBadRequest, errorBody(adminapi.CauseBadRequest, err.Error()), 0, keep) == nil && keep
+	}
 	b := c.srv.behaviour.Load()
-	delay, fault := c.srv.draws.next(b)
 	phase := phaseOf(c.req.Header.Peek(adminapi.HeaderPhase))
 	c.srv.counts.arrived(phase)
+	run := c.srv.requests.begin(adminapi.StubRequest{
+		Connection: c.id, ID: string(c.req.Header.Peek(adminapi.HeaderID)),
+		IdempotencyKey: string(c.req.Header.Peek(adminapi.HeaderIdempotencyKey)),
+		Phase:          phase, Method: string(c.req.Header.Method()), Path: string(c.req.URI().Path()),
+		BodyBytes: bodyBytes, BeganAt: arrived,
+	})
+	t := own.over(c.srv.draws.treat(b), run.Run)
+	run.Fault = t.fault
+	defer func() { c.srv.requests.end(run) }()
 
-	if fault == adminapi.FaultHang {
-		c.srv.counts.befell(phase, fault)
+	if t.fault == adminapi.FaultHang {
+		c.srv.counts.befell(phase, t.fault)
 		c.untilCallerLeaves()
 		c.srv.counts.left()
+		run.End = c.srv.endOr(adminapi.EndClientGone)
 		return false
 	}
-	if !c.srv.sleep(delay) {
+	if !c.srv.sleep(t.delay) {
 		c.srv.counts.left()
+		run.End = adminapi.EndCut
 		return false
 	}
 	seen := time.Since(arrived)
 	c.srv.counts.seen.Observe(seen.Seconds())
-	o, keep := c.respond(b, fault, seen)
+	o, status, keep := c.respond(b, t, seen)
 	c.srv.counts.finished(phase, o)
+	switch {
+	case o == outcomeClientGone:
+		// A write that failed since the stub closed the connection is the stub's doing.
+		run.End = c.srv.endOr(adminapi.EndClientGone)
+	case status > 0:
+		run.End, run.Status = adminapi.EndAnswered, status
+	default:
+		run.End = adminapi.EndDied
+	}
 	return keep
 }
 
-// respond ends a request whose answer is due.
-func (c *conn) respond(b *behaviour, fault adminapi.Fault, seen time.Duration) (o outcome, keep bool) {
+// respond ends a request whose answer is due. The status is that of an answer that
+// was written whole, and 0 if none was.
+func (c *conn) respond(b *behaviour, t treatment, seen time.Duration) (o outcome, status int, keep bool) {
 	if c.callerHasLeft() {
-		return outcomeClientGone, false
+		return outcomeClientGone, 0, false
 	}
-	keep = !c.req.Header.ConnectionClose() && !c.srv.behaviour.Load().onConnections()
-	o = outcome(fault)
+	keep = !c.req.Header.ConnectionClose() && !t.close && c.srv.keeps()
+	o = outcome(t.fault)
 	var err error
-	switch fault {
+	switch t.fault {
 	case adminapi.FaultClose:
-		return o, false
+		return o, 0, false
 	case adminapi.FaultReset:
 		c.reset()
-		return o, false
+		return o, 0, false
 	case adminapi.FaultCloseMid:
 		keep = false
 		err = c.answerHalf(b, seen)
@@ -141,17 +196,17 @@ func (c *conn) respond(b *behaviour, fault adminapi.Fault, seen time.Duration) (
 		if err = c.answerHalf(b, seen); err == nil {
 			c.reset()
 		}
-	case adminapi.FaultError:
-		err = c.answer(fasthttp.StatusInternalServerError,
-			errorBody(adminapi.CauseInjected, "the stub was told to fail"), seen, keep)
+	case adminapi.FaultError, adminapi.FaultStatus:
+		status = t.status
+		err = c.answer(status, errorBody(adminapi.CauseInjected, "the stub was told to fail"), seen, keep)
 	default:
-		o = outcomeAnswered
-		err = c.answer(fasthttp.StatusOK, b.body, seen, keep)
+		o, status = outcomeAnswered, fasthttp.StatusOK
+		err = c.answer(status, b.body, seen, keep)
 	}
 	if err != nil {
-		return outcomeClientGone, false
+		return outcomeClientGone, 0, false
 	}
-	return o, keep
+	return o, status, keep
 }
 
 // answer writes a whole answer.
@@ -184,6 +239,7 @@ func (c *conn) setHead(status, bodyBytes int, seen time.Duration, keep bool) {
 	c.head.SetServer("chokepoint-upstream")
 	c.head.SetContentType("application/json")
 	c.head.SetContentLength(bodyBytes)
+	c.head.Set(adminapi.HeaderConnection, c.id)
 	c.head.Set("Server-Timing", "delay;dur="+strconv.FormatFloat(float64(seen)/float64(time.Millisecond), 'f', 3, 64))
 	switch {
 	case !keep:

@@ -5,7 +5,9 @@
 //
 // It answers every path and method alike, with a goroutine per connection and
 // no limit of its own on connections or requests: whatever dies in a run, it is
-// not for want of a stub that would take one more request. It has no timeouts.
+// not for want of a stub that would take one more request. It has no timeouts but
+// the one of idle connections, if it is told to have it. A request may bring its own
+// delay and fault in headers.
 // It refuses to be realistic: it does no work, speaks neither TLS nor HTTP/2,
 // and shares nothing between requests but its seeded chance and its counters.
 //
@@ -16,16 +18,19 @@
 //
 // A hang is counted when it begins and stays in flight until its caller leaves;
 // requests that the stub's own end cuts off are counted as received only.
+//
+// Each request that was read whole is a run of its handler, and kept with its id,
+// connection and end (adminapi.StubRequest), so that what the clients saw can be
+// joined with what was done.
 package upstream
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +51,11 @@ type Config struct {
 	Seed uint64
 	// Scale is a factor on every delay that is drawn, above 0 to 1. Default: 1.
 	Scale float64
+	// Name begins the ids of the connections. Default: upstream.
+	Name string
+	// RequestLog is a file to which each run of the handler is written, as lines of
+	// adminapi.StubRequest. Default: none.
+	RequestLog string
 	// Logger gets the few things worth saying. Default: nobody.
 	Logger *slog.Logger
 }
@@ -63,6 +73,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Scale == 0 {
 		c.Scale = 1
+	}
+	if c.Name == "" {
+		c.Name = "upstream"
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -82,12 +95,20 @@ func (c Config) parse() (*behaviour, error) {
 	if !(c.Scale > 0 && c.Scale <= 1) {
 		return nil, fmt.Errorf("scale %v: must be above 0, up to 1", c.Scale)
 	}
+	if !nameForm.MatchString(c.Name) {
+		return nil, fmt.Errorf("name %q: want up to 64 letters, digits, dots, dashes and underscores", c.Name)
+	}
 	return parseBehaviour(c.Behaviour)
 }
 
+// nameForm is what can stand in a header's value, and be told from the number after it.
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
 // Server is a running stub.
 type Server struct {
+	name      string
 	log       *slog.Logger
+	requests  *requests
 	counts    *counts
 	draws     *draws
 	behaviour atomic.Pointer[behaviour]
@@ -99,24 +120,39 @@ type Server struct {
 	change sync.Mutex // serialises SetBehaviour and Close; guards port
 	port   *port
 
-	mu      sync.Mutex // guards conns, stopped and the state of each conn
-	conns   map[*conn]struct{}
-	stopped bool
+	mu       sync.Mutex // guards what follows and the state of each conn
+	conns    map[*conn]struct{}
+	accepted int
+	draining bool          // by Shutdown
+	drained  chan struct{} // closed when the last connection of a drain has ended
+	stopped  bool
 }
 
 // Start opens both listeners and serves until Close. If it fails, nothing stays
 // open. ctx bounds the start only.
-func Start(ctx context.Context, cfg Config) (*Server, error) {
+func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	cfg = cfg.WithDefaults()
 	b, err := cfg.parse()
 	if err != nil {
 		return nil, err
 	}
+	requests, err := newRequests(cfg.Name, cfg.RequestLog)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			requests.close()
+		}
+	}()
 	s := &Server{
+		name:     cfg.Name,
 		log:      cfg.Logger,
+		requests: requests,
 		counts:   newCounts(),
 		draws:    newDraws(cfg.Seed, cfg.Scale),
 		stopping: make(chan struct{}),
+		drained:  make(chan struct{}),
 		port:     newPort(cfg.Listen),
 		conns:    map[*conn]struct{}{},
 	}
@@ -125,7 +161,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("admin listener: %w", err)
 	}
 	// Opened even if the stub is to refuse: that is how a port 0 gets its number.
-	if err := s.port.open(ctx); err != nil {
+	if err = s.port.open(ctx); err != nil {
 		admin.Close()
 		return nil, fmt.Errorf("public listener: %w", err)
 	}
@@ -161,6 +197,15 @@ func (s *Server) Stats() adminapi.StubStats {
 	stats := s.counts.stats()
 	stats.Now = time.Now()
 	stats.Behaviour = s.Behaviour()
+	stats.Name = s.name
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats.Open = len(s.conns)
+	for c := range s.conns {
+		if c.idle {
+			stats.Idle++
+		}
+	}
 	return stats
 }
 
@@ -182,7 +227,7 @@ func (s *Server) SetBehaviour(ctx context.Context, b adminapi.Behaviour) error {
 	}
 	s.change.Lock()
 	defer s.change.Unlock()
-	if s.isStopped() {
+	if s.isEnding() {
 		return errors.New("the stub is stopping")
 	}
 	refusing := s.port.listener == nil
@@ -202,8 +247,44 @@ func (s *Server) SetBehaviour(ctx context.Context, b adminapi.Behaviour) error {
 	if next.onConnections() {
 		s.closeConns(func(c *conn) bool { return c.idle })
 	}
-	s.log.Info("behaviour", "delay", next.Delay, "fault", next.Fault, "fault_rate", next.FaultRate, "body_bytes", next.BodyBytes)
+	s.restartIdleTimeouts()
+	s.log.Info("behaviour", "behaviour", fmt.Sprintf("%+v", next.Behaviour))
 	return nil
+}
+
+// ErrCut is wrapped by Shutdown's error when it had to cut off requests in flight.
+var ErrCut = errors.New("cut off at the end of the shutdown")
+
+// Shutdown ends the stub without cutting off a request: nobody is accepted any more,
+// idle connections are closed at once, and those with a request in flight after their
+// answer, which says "Connection: close". When ctx ends first, the rest is cut off as
+// by Close.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.change.Lock()
+	s.mu.Lock()
+	if s.stopped || s.draining {
+		s.mu.Unlock()
+		s.change.Unlock()
+		return errors.New("the stub is stopping already")
+	}
+	s.draining = true
+	if len(s.conns) == 0 {
+		close(s.drained)
+	}
+	s.mu.Unlock()
+	s.port.close()
+	s.closeConns(func(c *conn) bool { return c.idle || c.hung })
+	s.change.Unlock()
+
+	var cut error
+	select {
+	case <-s.drained:
+	case <-ctx.Done():
+		if n := s.counts.stats().InFlight; n > 0 {
+			cut = fmt.Errorf("requests in flight: %d, %w; give a longer -shutdown-timeout", n, ErrCut)
+		}
+	}
+	return errors.Join(cut, s.Close())
 }
 
 // Close ends the stub at once: listeners and connections are closed, waiting
@@ -225,91 +306,33 @@ func (s *Server) Close() error {
 	err := s.admin.Close()
 	s.closeConns(func(*conn) bool { return true })
 	s.running.Wait()
-	return err
+	return errors.Join(err, s.requests.close())
 }
 
-func (s *Server) isStopped() bool {
+func (s *Server) isEnding() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stopped
+	return s.stopped || s.draining
+}
+
+// keeps says whether a connection may wait for another request after an answer.
+func (s *Server) keeps() bool {
+	return !s.behaviour.Load().onConnections() && !s.isEnding()
+}
+
+// endOr is how a request ended whose connection has: EndCut if the stub closed it.
+func (s *Server) endOr(end string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return adminapi.EndCut
+	}
+	return end
 }
 
 func (s *Server) refuse() {
 	if err := s.port.refuse(); err != nil {
 		s.log.Warn("closing the public listener", "err", err)
-	}
-}
-
-// accept serves the connections of the listener that is open now.
-func (s *Server) accept() {
-	l := s.port.listener
-	s.running.Go(func() {
-		const firstPause, longestPause = 5 * time.Millisecond, time.Second
-		pause := firstPause
-		for {
-			tcp, err := l.AcceptTCP()
-			switch {
-			case errors.Is(err, net.ErrClosed):
-				return
-			case err != nil:
-				// Out of files, or a connection that was gone before it was
-				// accepted: neither is a reason to stop listening.
-				s.log.Warn("accept; if files have run out, raise the hard limit (ulimit -Hn)", "err", err, "retry_in", pause)
-				if !s.sleep(pause) {
-					return
-				}
-				pause = min(2*pause, longestPause)
-			default:
-				pause = firstPause
-				s.serve(tcp)
-			}
-		}
-	})
-}
-
-// serve gives tcp a goroutine of its own.
-func (s *Server) serve(tcp *net.TCPConn) {
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		tcp.Close()
-		return
-	}
-	c := &conn{srv: s, tcp: tcp, raw: raw, in: bufio.NewReader(tcp)}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		tcp.Close()
-		return
-	}
-	s.conns[c] = struct{}{}
-	s.counts.connected()
-	s.running.Go(func() {
-		c.serve()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.conns, c)
-	})
-}
-
-// setIdle marks c as between two requests, or not. False: c was closed, or is
-// to be closed now rather than wait for another request.
-func (s *Server) setIdle(c *conn, idle bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.idle = idle
-	return !c.closed && !(idle && s.behaviour.Load().onConnections())
-}
-
-// closeConns closes the connections that which picks. Their goroutines end by
-// themselves.
-func (s *Server) closeConns(which func(*conn) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		if which(c) {
-			c.closed = true
-			c.tcp.Close()
-		}
 	}
 }
 
