@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"chokepoint/internal/cli"
+	"chokepoint/internal/lab/netlab"
 	"chokepoint/internal/lab/pgserver"
 	"chokepoint/internal/lab/proc"
 	"chokepoint/internal/lab/toxiproxy"
@@ -31,8 +32,8 @@ lab COMMAND -h lists the flags of a command.
 `
 
 func main() {
-	// The lab's own binary is also its reaper, its downloader, and what the reaper
-	// removes a proxy with.
+	// The lab's own binary is also its reaper, its downloader, what the reaper
+	// removes a proxy with, and what runs in a sandbox: the same commands.
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case proc.ReaperArg:
@@ -41,6 +42,10 @@ func main() {
 			os.Exit(pgserver.RunDownload(os.Args[2:], os.Stderr))
 		case toxiproxy.RemoveArg:
 			os.Exit(toxiproxy.RunRemove(os.Args[2:], os.Stderr))
+		case netlab.SandboxArg:
+			os.Exit(netlab.RunSandbox(os.Args[2:], func(ctx context.Context, args []string) int {
+				return run(ctx, args, os.Stdout, os.Stderr)
+			}))
 		}
 	}
 	os.Exit(run(cli.Context(), os.Args[1:], os.Stdout, os.Stderr))

@@ -51,6 +51,7 @@ var owners = []struct{ dependency, owner, reason string }{
 	{"github.com/Shopify/toxiproxy", "internal/lab/toxiproxy", "the lab alone puts a proxy into the path"},
 	{"github.com/chromedp", "test/browser", "one place says how a page is looked at, and what it may not do"},
 	{"go.yaml.in/yaml", "internal/load/plan", "one place says what a key of a plan is, and on which line it is wrong"},
+	{"github.com/vishvananda", "internal/lab/netlab", "one place makes networks, and only where nothing of them stays"},
 	{"github.com/prometheus/common", "internal/lab/scrape", "one place reads the metrics of others"},
 }
 

@@ -155,6 +155,20 @@ func (l *Launcher) Close() {
 	<-l.ended
 }
 
+// Do runs f on the thread that children are started from, and returns its error.
+// What f changes of the thread, such as its network namespace, every child that
+// is started afterwards inherits. f must not wait for anything: nothing is
+// started meanwhile.
+func (l *Launcher) Do(f func() error) error {
+	done := make(chan error, 1)
+	select {
+	case l.starts <- func() { done <- f() }:
+		return <-done
+	case <-l.closing:
+		return errClosed
+	}
+}
+
 // Start starts a child. The context bounds the start, not the child's life: the
 // child runs until it ends by itself, or Child.Stop. Every child is waited for
 // once, whether anybody asks or not. Errors name the child and the program.
