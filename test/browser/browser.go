@@ -15,6 +15,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
@@ -85,6 +86,8 @@ func (b *Browser) Open(t *testing.T, url string) *Tab {
 	}
 	command(tab, network.Enable, network.EnableParams{})
 	command(tab, log.Enable, cdp.Empty{})
+	// Of all the windows of a browser one has the focus, and not always the last.
+	command(tab, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	tab.Do(chromedp.Navigate(url))
 	return tab
 }
@@ -174,6 +177,27 @@ func Eval[T any](tab *Tab, expression string) T {
 		tab.t.Fatalf("%s: %v", expression, err)
 	}
 	return value
+}
+
+// Press presses keys, as chromedp's kb spells them, on the element that a JavaScript
+// expression names.
+func (tab *Tab) Press(element, keys string) {
+	tab.t.Helper()
+	tab.Focus(element)
+	tab.Do(chromedp.KeyEvent(keys))
+}
+
+// Key is one event of a key: it goes down, has a character, or goes up.
+func (tab *Tab) Key(event *input.DispatchKeyEventParams) {
+	tab.t.Helper()
+	command(tab, input.DispatchKeyEvent, *event)
+}
+
+// Focus gives an element the focus, and waits until it has it.
+func (tab *Tab) Focus(element string) {
+	tab.t.Helper()
+	Eval[any](tab, "("+element+").focus()")
+	tab.Until("document.hasFocus() && document.activeElement === " + element)
 }
 
 // Until asks the page again and again until condition, a JavaScript expression, holds.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp/kb"
 
 	"chokepoint/internal/evidence/report"
@@ -204,8 +204,7 @@ func testTablesSortByKeyboard(t *testing.T, b *browser.Browser) {
 	const heading, points = "dumps", 4 // goroutines, in order: 21, 612, 1,216, 2,014
 	first := column(tab, heading, 2)
 	press := func(n int) (sort string) {
-		browser.Eval[any](tab, fmt.Sprintf(`document.getElementById(%q).parentElement.querySelectorAll("th button")[%d].focus()`, heading, n))
-		tab.Do(chromedp.KeyEvent(kb.Enter))
+		tab.Press(fmt.Sprintf(`document.getElementById(%q).parentElement.querySelectorAll("th button")[%d]`, heading, n), kb.Enter)
 		return browser.Eval[string](tab, fmt.Sprintf(`document.getElementById(%q).parentElement.querySelectorAll("th")[%d].getAttribute("aria-sort")`, heading, n))
 	}
 	if sort := press(2); sort != "ascending" || !slices.Equal(column(tab, heading, 2), first) || len(first) != points {
@@ -246,8 +245,7 @@ func testTablesCopy(t *testing.T, b *browser.Browser) {
 			} {
 				const box = `document.getElementById("latency-and-failures").parentElement.querySelector(".table")`
 				browser.Eval[any](tab, box+`.querySelector("output").textContent = ""`)
-				browser.Eval[any](tab, fmt.Sprintf(box+`.querySelector("button[data-copy=%s]").focus()`, format.name))
-				tab.Do(chromedp.KeyEvent(kb.Enter)) // a browser lets nobody copy but its user
+				tab.Press(fmt.Sprintf(box+`.querySelector("button[data-copy=%s]")`, format.name), kb.Enter) // a browser lets nobody copy but its user
 				tab.Until(box + `.querySelector("output").textContent !== ""`)
 				got := browser.Eval[string](tab, box+`.querySelector("output").textContent + ": " + window.copied`)
 				if want := "copied: " + format.want; got != want {
@@ -313,9 +311,21 @@ func testWhatIsWideIsNotCutOff(t *testing.T, b *browser.Browser) {
 
 func testABarOpensTheStacksOfItsPlace(t *testing.T, b *browser.Browser) {
 	tab := b.Open(t, browser.FileURL(t, runPage(t)))
-	browser.Eval[any](tab, `document.querySelector('.bars a[href="#dump-2-upstream_read"]').focus()`)
-	tab.Do(chromedp.KeyEvent(kb.Enter))
-	tab.Until(`(() => { const d = document.getElementById("dump-2-upstream_read"); return d.open && d.parentElement.open && d.querySelector("pre").checkVisibility(); })()`)
+	const isOpen = `(() => { const d = document.getElementById("dump-2-upstream_read"); return d.open && d.parentElement.open && d.querySelector("pre").checkVisibility(); })()`
+	tab.Focus(`document.querySelector('.bars a[href="#dump-2-upstream_read"]')`)
+	// The key is held until it repeats: it opens the stacks once, and does not fold them up
+	// again from their summary, which has the focus when the key is let go.
+	enter := kb.Encode('\r')
+	down, char, up := enter[0], enter[1], enter[2]
+	tab.Key(down)
+	tab.Until(isOpen)
+	for _, event := range []*input.DispatchKeyEventParams{char, down, char, up} {
+		tab.Key(event)
+		if !browser.Eval[bool](tab, isOpen) {
+			t.Errorf("the key that opened the stacks has folded them up again, by a %s", event.Type)
+		}
+	}
+	tab.Until(`document.activeElement === document.querySelector("#dump-2-upstream_read summary")`)
 	if text := browser.Eval[string](tab, `document.getElementById("dump-2-upstream_read").innerText`); !strings.Contains(text, "internal/poll.runtime_pollWait") {
 		t.Errorf("what has opened is %q, want a stack in the upstream read", text)
 	}
@@ -369,8 +379,7 @@ func testALegendHidesItsSeries(t *testing.T, b *browser.Browser) {
 	tab := b.Open(t, browser.FileURL(t, runPage(t)))
 	before := browser.Eval[string](tab, `document.querySelector("canvas").toDataURL()`)
 	press := func() string {
-		browser.Eval[any](tab, `document.querySelector(".legend button").focus()`)
-		tab.Do(chromedp.KeyEvent(kb.Enter))
+		tab.Press(`document.querySelector(".legend button")`, kb.Enter)
 		tab.Settle()
 		return browser.Eval[string](tab, `document.querySelector(".legend button").getAttribute("aria-pressed")`)
 	}

@@ -114,19 +114,28 @@ const Tables = (() => {
     }
   }
 
-  // A link to something folded up opens it.
+  // A key that is down has more to say: its keypress, and repeats as long as it is held.
+  let held = false;
+  const released = () => { held = false; };
+
+  // A link to something folded up opens it. A key that followed the link is let go first:
+  // on the summary, the rest of it would fold up again what it has opened.
   function unfold() {
     let target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!target) return;
     for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
     target.scrollIntoView();
-    target.querySelector("summary")?.focus({ preventScroll: true });
+    const focus = () => target.querySelector("summary")?.focus({ preventScroll: true });
+    if (held) addEventListener("keyup", focus, { once: true }); else focus();
   }
 
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll(".table").forEach(enhance);
     unfold();
     addEventListener("hashchange", unfold);
+    addEventListener("keydown", () => { held = true; });
+    addEventListener("keyup", released);
+    addEventListener("blur", released); // the window that is left for another hears of no keyup
   });
   return { enhance, figure, markdown, csv };
 })();
