@@ -10,8 +10,12 @@ const (
 	ClientPgx      = "pgx"
 )
 
+// DefenceNone is the defence of a case that has none.
+const DefenceNone = "none"
+
 // Case is one cell of a scenario that is a matrix of cases. Want is committed before
 // the run; Got is written in the same words, so that the two can be compared by eye.
+// Both begin with the outcome, which ends at the first comma.
 type Case struct {
 	ID      string `json:"id"`
 	Group   string `json:"group,omitempty"` // heading under which a report lists it
@@ -19,9 +23,15 @@ type Case struct {
 	Client  string `json:"client"`
 	Method  string `json:"method"`
 	Defence string `json:"defence"`
-	Want    string `json:"want"`
-	Got     string `json:"got"`
-	OK      bool   `json:"ok"`
+	// Settings are the flags of the victim that the defence stands for.
+	Settings string `json:"settings,omitempty"`
+	// Fault is what befalls the connection or the server, in a few words. Cases of the
+	// same fault differ in client, method and defence alone, so that what a defence does
+	// about it can be told by comparing them.
+	Fault string `json:"fault,omitempty"`
+	Want  string `json:"want"`
+	Got   string `json:"got"`
+	OK    bool   `json:"ok"`
 	// Why is the rule that the expectation follows from; Predicted is what follows
 	// from it in figures, where that is more than Want says.
 	Why       string `json:"why,omitempty"`
@@ -45,6 +55,9 @@ type Case struct {
 	Retransmits int `json:"retransmits"`
 	// Requests are the single requests of a case that sends several.
 	Requests []CaseRequest `json:"requests,omitempty"`
+	// Events are what happened on the path and to the servers meanwhile, in the order
+	// of their times.
+	Events []CaseEvent `json:"events,omitempty"`
 	// Failure is why the case could not be carried out; it is then not OK.
 	Failure string `json:"failure,omitempty"`
 	// Evidence is the case's folder, relative to the run's, with a closing slash.
@@ -77,6 +90,14 @@ type CaseRequest struct {
 	Server  string  `json:"server,omitempty"`     // which server answered or worked
 	Runs    int     `json:"runs"`                 // how often a handler ran for it
 	Conn    string  `json:"connection,omitempty"` // id of the connection that carried it
+}
+
+// CaseEvent is a moment of a case, on the same axis as its requests.
+type CaseEvent struct {
+	AtS    float64 `json:"at_s"`
+	Where  string  `json:"where"` // such as "client", "router" or the name of a server
+	What   string  `json:"what"`  // such as "SYN", "FIN", "RST", "retransmission" or "SIGTERM"
+	Detail string  `json:"detail,omitempty"`
 }
 
 // EvidenceFile is a file of a case's folder.
