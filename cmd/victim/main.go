@@ -87,6 +87,7 @@ func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck stri
 	fs.IntVar(&cfg.MaxWorkers, "max-workers", 200, "workers at most (its max threads)")
 	fs.IntVar(&cfg.AcceptBacklog, "accept-backlog", 100, "connections that the kernel holds unaccepted (its accept count)")
 	fs.IntVar(&cfg.MaxConnections, "max-connections", 8192, "connections accepted at a time (its max connections)")
+	cfg.Work.Bind(fs)
 	fs.StringVar(&healthcheck, "healthcheck", "", cli.HealthcheckUsage)
 	if err := cli.Parse(fs, args, synopsis, stdout); err != nil || healthcheck != "" {
 		return cfg, healthcheck, err
@@ -114,5 +115,5 @@ func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck stri
 		return cfg, "", fmt.Errorf("-min-workers %d, -max-workers %d: want 0 <= min <= max and max >= 1", cfg.MinWorkers, cfg.MaxWorkers)
 	}
 	cfg.Profile = p.Scaled(scale)
-	return cfg, "", nil
+	return cfg, "", cfg.Work.Validate()
 }

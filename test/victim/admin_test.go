@@ -28,10 +28,10 @@ func TestSeenCountsEachIDByPhaseAndEndpoint(t *testing.T) {
 	w.get("/fast", id("e"), phase("made-up"))
 
 	for name, want := range map[string]adminapi.Seen{
-		adminapi.PhaseLoad:     {"fast": {"a": 2, "b": 1, "c": 1}, "upstream": {"a": 1}},
-		adminapi.PhaseBaseline: {"fast": {"a": 1}, "upstream": {}},
-		adminapi.PhaseOther:    {"fast": {"e": 1}, "upstream": {}},
-		adminapi.PhaseRecovery: {"fast": {}, "upstream": {}},
+		adminapi.PhaseLoad:     {"fast": {"a": 2, "b": 1, "c": 1}, "upstream": {"a": 1}, "work": {}},
+		adminapi.PhaseBaseline: {"fast": {"a": 1}, "upstream": {}, "work": {}},
+		adminapi.PhaseOther:    {"fast": {"e": 1}, "upstream": {}, "work": {}},
+		adminapi.PhaseRecovery: {"fast": {}, "upstream": {}, "work": {}},
 	} {
 		var got adminapi.Seen
 		w.adminJSON(adminapi.PathSeen+"?phase="+name, &got)
@@ -48,6 +48,7 @@ func TestSeenCountsEachIDByPhaseAndEndpoint(t *testing.T) {
 	wantEqual(t, "received", map[string]map[string]int{
 		"fast":     {adminapi.PhaseLoad: 5, adminapi.PhaseBaseline: 1, adminapi.PhaseOther: 1},
 		"upstream": {adminapi.PhaseLoad: 1},
+		"work":     {},
 	}, received)
 	// The phase travels on to the stub.
 	wantEqual(t, "stub", map[string]int{adminapi.PhaseLoad: 1}, w.stub.Stats().Received)

@@ -19,10 +19,11 @@ import (
 const (
 	endpointFast = iota
 	endpointUpstream
+	endpointWork
 	endpointCount
 )
 
-var endpointNames = [endpointCount]string{endpointFast: "fast", endpointUpstream: "upstream"}
+var endpointNames = [endpointCount]string{endpointFast: "fast", endpointUpstream: "upstream", endpointWork: "work"}
 
 // handle runs on the connection's own goroutine and hands the request to a worker.
 func (v *Victim) handle(ctx *fasthttp.RequestCtx) {
@@ -32,6 +33,11 @@ func (v *Victim) handle(ctx *fasthttp.RequestCtx) {
 		r.endpoint = endpointFast
 	case "/upstream":
 		r.endpoint = endpointUpstream
+	case "/work":
+		if !r.admitWork() {
+			return
+		}
+		r.endpoint = endpointWork
 	default:
 		r.fail(fasthttp.StatusNotFound, adminapi.CauseNotFound, "want /fast or /upstream")
 		return
@@ -79,6 +85,7 @@ type request struct {
 // spent is where a request's time went.
 type spent struct {
 	queue, permit, upstream, database time.Duration
+	work                              time.Duration // of /work, before its row
 }
 
 // Gone reports whether the client has left.
@@ -97,6 +104,8 @@ func (r *request) Run(wait time.Duration, spot *pool.Spot) {
 		r.fast(spot)
 	case endpointUpstream:
 		r.callUpstream(spot)
+	case endpointWork:
+		r.work(spot)
 	}
 }
 
@@ -195,6 +204,10 @@ func (r *request) setServerTiming() {
 		b = append(b, part.name...)
 		b = append(b, ";dur="...)
 		b = strconv.AppendFloat(b, part.took.Seconds()*1000, 'f', 3, 64)
+	}
+	if r.endpoint == endpointWork {
+		b = append(b, ", work;dur="...)
+		b = strconv.AppendFloat(b, r.spent.work.Seconds()*1000, 'f', 3, 64)
 	}
 	r.ctx.Response.Header.SetBytesV("Server-Timing", b)
 }

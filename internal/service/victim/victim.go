@@ -39,6 +39,7 @@ type Config struct {
 	MinWorkers, MaxWorkers int
 	AcceptBacklog          int // connections the kernel may hold unaccepted
 	MaxConnections         int // connections accepted at a time
+	Work                   WorkConfig
 	Logger                 *slog.Logger
 }
 
@@ -49,6 +50,7 @@ type Victim struct {
 	guard    *guard.Guard
 	upstream *outbound.Client
 	items    *Items
+	work     *workTable // nil: no /work
 	seen     seen
 	counters counters
 	answers  answers
@@ -83,6 +85,11 @@ func Start(ctx context.Context, cfg Config) (_ *Victim, err error) {
 	}
 	if v.items, err = OpenItems(ctx, cfg.DatabaseURL, cfg.DatabaseConns); err != nil {
 		return nil, err
+	}
+	if cfg.Work.Table != "" {
+		if v.work, err = openWorkTable(ctx, v.items.pool, cfg.Work.Table); err != nil {
+			return nil, err
+		}
 	}
 	v.pool, err = pool.New(pool.Config{
 		Min: cfg.MinWorkers, Max: cfg.MaxWorkers,
@@ -150,6 +157,9 @@ func (v *Victim) Close(ctx context.Context) {
 	}
 	if v.upstream != nil {
 		v.upstream.Close()
+	}
+	if v.work != nil {
+		v.work.close(ctx)
 	}
 	switch {
 	case v.items == nil:
