@@ -20,6 +20,7 @@ import (
 const usage = `Usage: lab COMMAND [flags]
 
   lab run exhaustion      one run: a slow upstream against a shared worker pool
+  lab run closerace       how often a request meets the close of a kept connection
   lab compare exhaustion  alternated runs of several profiles, and their comparison
   lab attach              the same on a service that is not the lab's own
   lab report FOLDER...    render the report of a results folder anew
@@ -99,7 +100,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 func scenarioName(command string, args []string) ([]string, error) {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		if args[0] != "exhaustion" {
-			return nil, fmt.Errorf("unknown scenario %q; this lab has exhaustion", args[0])
+			return nil, fmt.Errorf("unknown scenario %q; this lab has exhaustion, and of lab run also closerace", args[0])
 		}
 		return args[1:], nil
 	}

@@ -13,6 +13,7 @@ import (
 	"chokepoint/internal/cli"
 	"chokepoint/internal/lab"
 	"chokepoint/internal/lab/scenario"
+	"chokepoint/internal/lab/scenario/closerace"
 	"chokepoint/internal/lab/world"
 	"chokepoint/internal/result"
 )
@@ -25,6 +26,9 @@ Exit codes: 0 as expected, 1 failure, 2 usage, 3 the run is invalid, 4 another
 verdict than the profile's, 130 interrupted.`
 
 func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+	if len(args) > 0 && args[0] == closerace.Name {
+		return runCloseRace(ctx, args[1:], stdout, stderr)
+	}
 	args, err := scenarioName("run", args)
 	if err != nil {
 		return cli.ExitUsage, err

@@ -12,6 +12,9 @@ import (
 	"strings"
 )
 
+// ScenarioCloseRace is what Run.Scenario says of the close race.
+const ScenarioCloseRace = "closerace"
+
 // CloseRaceFile is the series of the scenario closerace, in the folder of its run.
 const CloseRaceFile = "closerace.csv"
 

@@ -31,6 +31,8 @@ const (
 	Seconds XKind = "seconds"
 	// Percentile xs are log10(1/(1-p)), so that each further nine takes the same room.
 	Percentile XKind = "percentile"
+	// Offset xs are milliseconds before (below 0) or after a moment.
+	Offset XKind = "offset"
 )
 
 // Pane is one coordinate system.

@@ -27,6 +27,8 @@ type runFolder struct {
 	requests *requestTally
 	// totals hold the response times of the whole run, by tag of load.hlog.
 	totals map[string]*latency.Histogram
+	// closeRace is the series of that scenario, and nil of any other.
+	closeRace []result.CloseRacePoint
 	// unread holds, by file name, the sentence that says why there is nothing.
 	unread map[string]string
 	// malformed are the errors of the files that are there and cannot be read.
@@ -56,6 +58,11 @@ func readRun(dir string) (runFolder, error) {
 	}
 	if totals, err := readTotals(filepath.Join(dir, result.HistogramFile), summary); r.note(result.HistogramFile, err) {
 		r.totals = totals
+	}
+	if summary.Run.Scenario == result.ScenarioCloseRace {
+		if points, err := result.ReadCloseRace(filepath.Join(dir, result.CloseRaceFile)); r.note(result.CloseRaceFile, err) {
+			r.closeRace = points
+		}
 	}
 	return r, nil
 }

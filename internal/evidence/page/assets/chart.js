@@ -22,6 +22,7 @@ const Charts = (() => {
   const percentile = (x) => `${short(100 * (1 - 10 ** -x), Math.max(0, Math.ceil(x) - 1))} %`;
   const xAxes = {
     seconds: { at: (x) => `${short(x, 1)} s` },
+    offset: { at: (x) => `${x > 0 ? "+" : ""}${short(x, 1)} ms` },
     percentile: {
       at: percentile,
       splits: (u, i, low, high) => [0, Math.log10(2), 1, 2, 3, 4, 5, 6].filter((x) => x >= low - 1e-9 && x <= high + 1e-9),

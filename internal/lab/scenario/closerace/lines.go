@@ -1,0 +1,115 @@
+package closerace
+
+import (
+	"net/http"
+	"time"
+
+	"chokepoint/internal/result"
+)
+
+// line is a client with a method and a defence: one line of the drawing.
+type line struct {
+	client, method, defence string
+	// arguments are the victim's beyond client and defence.
+	arguments []string
+	key       bool // requests have an Idempotency-Key
+	title     string
+	why       string
+	band      func(offsetMS float64) band
+}
+
+// band is the share of requests that may fail, in percent.
+type band struct{ low, high float64 }
+
+// safeShare is the share of the server's idle timeout beyond which a client that
+// watches the age of its connections uses none.
+const safeShare = 0.8
+
+// early and late bound the offsets, in milliseconds, at which a close may or may not
+// be there: a server's idle timer is late by a millisecond or two on a busy machine,
+// and what is sent is under way for a while.
+const (
+	early = -5
+	late  = 5
+)
+
+// whileReading is of net/http, where a goroutine reads every idle connection and sees a
+// close as soon as it is there.
+func whileReading(offsetMS float64) band {
+	switch {
+	case offsetMS <= early:
+		return band{0, 2}
+	case offsetMS < 0:
+		return band{0, 15}
+	case offsetMS == 0:
+		return band{5, 95}
+	case offsetMS < late:
+		return band{0, 40}
+	}
+	return band{0, 3}
+}
+
+// unseen is of fasthttp, which looks at an idle connection only when it uses it.
+func unseen(offsetMS float64) band {
+	switch {
+	case offsetMS <= early:
+		return band{0, 2}
+	case offsetMS < 0:
+		return band{0, 15}
+	case offsetMS == 0:
+		return band{15, 100}
+	case offsetMS < late:
+		return band{85, 100}
+	}
+	return band{98, 100}
+}
+
+// lookedAt is of a socket that is looked at right before each request: what is sent
+// between the look and the close is lost.
+func lookedAt(offsetMS float64) band {
+	if offsetMS == 0 {
+		return band{0, 95}
+	}
+	return whileReading(offsetMS)
+}
+
+func nearlyNone(float64) band { return band{0, 3} }
+func none(float64) band       { return band{0, 0} }
+
+// lines are those of a server with that idle timeout.
+func lines(idle time.Duration) []line {
+	safe := time.Duration(safeShare * float64(idle)).String()
+	var all []line
+	for _, client := range []string{result.ClientNetHTTP, result.ClientFastHTTP} {
+		undefended := whileReading
+		why := "a goroutine of net/http reads every idle connection and sees a close as soon as it is there; what is sent while the FIN is on its way is lost"
+		if client == result.ClientFastHTTP {
+			undefended = unseen
+			why = "fasthttp looks at an idle connection only when it uses it, so whatever has rested for too long fails"
+		}
+		const whyLook = "a look at the socket finds a FIN that has come, and none that is on its way"
+		for _, l := range []line{
+			{method: http.MethodPost, defence: "none", title: "POST, no defence", why: why, band: undefended},
+			{method: http.MethodPost, defence: "stale_check", title: "POST, the socket looked at before each request", why: whyLook, band: lookedAt},
+			{method: http.MethodPost, defence: "retry_stale", title: "POST, sent again where nothing had been written",
+				why: "the request had been written, so it is not sent again: as without a defence", band: undefended},
+			{method: http.MethodPost, defence: "library_retry", title: "POST, sent again where the library does so by itself",
+				why: "neither library sends a POST again that it has written: as without a defence", band: undefended},
+			{method: http.MethodPost, defence: "evict", arguments: []string{"-evict-idle=" + safe},
+				title: "POST, idle connections closed in the background after 80 % of the server's idle timeout",
+				why:   "no connection gets as old as the server's idle timeout", band: nearlyNone},
+			{method: http.MethodPost, defence: "age_check", arguments: []string{"-max-idle-age=" + safe},
+				title: "POST, no connection used that has rested for 80 % of the server's idle timeout",
+				why:   "no connection that is used is as old as the server's idle timeout", band: none},
+			{method: http.MethodPost, defence: "retry_idempotency_key", key: true, title: "POST with an Idempotency-Key, sent again",
+				why: "with a key a request may be sent again, and goes on a new connection", band: none},
+			{method: http.MethodGet, defence: "none", title: "GET, no defence", why: "the race does not know the method: as POST", band: undefended},
+			{method: http.MethodGet, defence: "library_retry", title: "GET, sent again as the library does by itself",
+				why: "a GET may be sent again, and both libraries do so", band: none},
+		} {
+			l.client = client
+			all = append(all, l)
+		}
+	}
+	return all
+}
