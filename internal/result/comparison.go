@@ -17,7 +17,7 @@ type Comparison struct {
 	Metrics []ComparedMetric `json:"metrics"`
 	// Faults are the cells of a comparison by fault, fault by fault; empty in others.
 	Faults   []FaultCell `json:"faults,omitempty"`
-	Warnings []string         `json:"warnings,omitempty"`
+	Warnings []string    `json:"warnings,omitempty"`
 }
 
 // ComparedRun points to one run.

@@ -121,7 +121,7 @@ func TestLocateLibraries(t *testing.T) {
 	}{
 		{"fasthttp reads", get(fast, "http"), "IO wait", stacks.UpstreamRead, "github.com/valyala/fasthttp.(*ResponseHeader).tryRead", stacks.WaitHTTP},
 		{"fasthttp has no connection", get(fast, "http"), "select", stacks.Other, "github.com/valyala/fasthttp.(*HostClient).AcquireConn", stacks.WaitConnection},
-		{"fasthttp shakes hands", get(secure, "https"), "IO wait", stacks.Other, "github.com/valyala/fasthttp.tlsClientHandshake", stacks.WaitConnect},
+		{"fasthttp shakes hands", get(secure, "https"), "IO wait", stacks.UpstreamConnect, "github.com/valyala/fasthttp.tlsClientHandshake", stacks.WaitConnect},
 		{"net/http waits", func() {
 			fakeDo(func() {
 				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+web+"/", nil)

@@ -65,7 +65,7 @@ func TestLocate(t *testing.T) {
 		{"net/http connects", stack("select", "net/http.(*Transport).getConn", "net/http.(*Transport).roundTrip", do, work),
 			stacks.UpstreamConnect, true, "net/http.(*Transport).getConn"},
 		{"for a connection within the client's limit", stack("select", "github.com/valyala/fasthttp.(*HostClient).AcquireConn", do, work),
-			stacks.UpstreamConnect, true, "github.com/valyala/fasthttp.(*HostClient).AcquireConn"},
+			stacks.Other, true, "github.com/valyala/fasthttp.(*HostClient).AcquireConn"},
 		{"write", stack("IO wait", pollWait, "internal/poll.(*FD).Write", "net.(*conn).Write", "bufio.(*Writer).Flush", "github.com/valyala/fasthttp.(*Request).Write", do, work),
 			stacks.Other, true, "github.com/valyala/fasthttp.(*Request).Write"},
 		{"a read of no worker", stack("IO wait", pollWait, fdRead, do, "main.probe"), stacks.Other, false, do},

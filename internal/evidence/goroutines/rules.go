@@ -40,15 +40,16 @@ var (
 	postgres = pattern{"github.com/jackc/pgx/v5*", "github.com/jackc/puddle/*"}
 	sql      = pattern{"database/sql.*"}
 
-	// connect is on the way to a connection: dialling, the TLS handshake, or waiting
-	// for one that the client's own limit allows.
+	// connect is on the way to a connection: dialling, or the TLS handshake.
 	connect = pattern{
 		"net.(*Dialer).*", "net.(*sysDialer).*", "net.Dial*", "net.(*netFD).connect", "net.(*Resolver).*",
 		"crypto/tls.(*Conn).Handshake*", "crypto/tls.(*Conn).handshake*", "crypto/tls.(*Conn).clientHandshake",
 		"net/http.(*Transport).getConn", "net/http.(*Transport).dialConn",
-		"github.com/valyala/fasthttp.(*HostClient).AcquireConn", "github.com/valyala/fasthttp.(*HostClient).acquireConn",
 		"github.com/valyala/fasthttp.(*HostClient).dialHostHard", "github.com/valyala/fasthttp.(*TCPDialer).*",
 	}
+	// clientLimit waits for a connection that the client's own limit allows. net/http
+	// waits for that in getConn too, and no frame tells the two apart.
+	clientLimit = pattern{"github.com/valyala/fasthttp.(*HostClient).AcquireConn", "github.com/valyala/fasthttp.(*HostClient).acquireConn"}
 	// write is the request on its way out: a peer that has stopped reading.
 	write = pattern{"internal/poll.(*FD).Write*"}
 	// read covers a read that is about to wait and one that was just woken, too.
@@ -67,6 +68,7 @@ var rules = stacks.Rules{
 		// answer. What holds the one is the path or the handshake, and the group's frame
 		// says which; the other is seldom enough to be "other".
 		{Where: stacks.UpstreamConnect, Worker: true, Frames: []pattern{worker, outboundDo, connect}},
+		{Where: stacks.Other, Worker: true, Frames: []pattern{worker, outboundDo, clientLimit}},
 		{Where: stacks.Other, Worker: true, Frames: []pattern{worker, outboundDo, write}},
 		{Where: stacks.UpstreamRead, Worker: true, Frames: []pattern{worker, outboundDo, read}},
 		// net/http reads in a goroutine of its own, and the caller waits for that one.
@@ -82,6 +84,7 @@ var rules = stacks.Rules{
 		{Where: stacks.Database, Frames: []pattern{handler, postgres}},
 		{Where: stacks.Database, Frames: []pattern{handler, sql}},
 		{Where: stacks.UpstreamConnect, Frames: []pattern{handler, clientDo, connect}},
+		{Where: stacks.Other, Frames: []pattern{handler, clientDo, clientLimit}},
 		{Where: stacks.UpstreamRead, Frames: []pattern{handler, clientDo, read}},
 		{Where: stacks.UpstreamRead, Frames: []pattern{handler, clientDo}, States: []string{"select"}},
 		{Where: stacks.PermitWait, Frames: []pattern{handler, weighted}},
