@@ -52,6 +52,7 @@ var owners = []struct{ dependency, owner, reason string }{
 	{"github.com/chromedp", "test/browser", "one place says how a page is looked at, and what it may not do"},
 	{"go.yaml.in/yaml", "internal/load/plan", "one place says what a key of a plan is, and on which line it is wrong"},
 	{"github.com/vishvananda", "internal/lab/netlab", "one place makes networks, and only where nothing of them stays"},
+	{"github.com/google/nftables", "internal/lab/netlab", "one place drops packets, and only where nothing of that stays"},
 	{"github.com/prometheus/common", "internal/lab/scrape", "one place reads the metrics of others"},
 }
 
