@@ -142,7 +142,7 @@ func (c *comparison) dump(p Dump, dumps []result.Dump) {
 	for _, w := range append(slices.Sorted(maps.Keys(p.Where)), "other") {
 		f := p.Where[w]
 		tolerance := countWithin(f)
-		if limit := c.prediction.PoolMax; w == WhereUpstreamRead && limit > 0 && f.High == float64(limit) {
+		if limit := c.prediction.PoolMax; inCall(w) && limit > 0 && p.Where[WhereUpstreamRead].High+p.Where[WhereUpstreamConnect].High >= float64(limit) {
 			tolerance = handOvers
 			if c.prediction.Scale < smallScale {
 				tolerance = handOversSmallScale
@@ -185,6 +185,9 @@ func (c *comparison) recovery(r result.Recovery) {
 		row.Note = fmt.Sprintf("not recovered within the wait of %s", seconds(wait))
 	}
 }
+
+// inCall says whether those who stand there are in a call to the upstream.
+func inCall(where string) bool { return where == WhereUpstreamRead || where == WhereUpstreamConnect }
 
 func countWithin(f Figure) float64 { return max(leastCount, countTolerance*math.Abs(f.Nominal)) }
 

@@ -89,7 +89,7 @@ func TestCompareRows(t *testing.T) {
 		"upstream.bulkhead_full count", "upstream.upstream_timeout count",
 	}
 	for _, point := range []string{"before", "load_15s", "load_40s", "after_5s"} {
-		for _, where := range []string{"idle", "permit_wait", "queued", "serving", "upstream_read", "other"} {
+		for _, where := range []string{"idle", "permit_wait", "queued", "serving", "upstream_connect", "upstream_read", "other"} {
 			if where != "idle" || point == "before" {
 				want = append(want, fmt.Sprintf("dump.%s.%s count", point, where))
 			}

@@ -37,8 +37,14 @@ type Config struct {
 	// connections befalls them all.
 	Fault     adminapi.Fault
 	FaultRate float64
-	Scale     float64     // real seconds per scenario second; 0 is 1
-	DumpAt    []DumpPoint // in the order of time
+	// Loss is the share (0..1) of the packets between victim and upstream, in both
+	// directions, that are lost from the start of the load on. Kept is how many
+	// connections to the upstream the victim has by then; a call that finds one idle
+	// sends on it, the others connect. Both matter to a path that loses only.
+	Loss   float64
+	Kept   int
+	Scale  float64     // real seconds per scenario second; 0 is 1
+	DumpAt []DumpPoint // in the order of time
 	// RecoveryWait is how long after the window the run watches for recovery.
 	RecoveryWait time.Duration
 	// Overheads of the nominal case; zero fields take the typical ones.
@@ -134,6 +140,8 @@ func (c *Config) validate() error {
 		return errors.New("queueing: no upstream delay; use Constant")
 	case !(c.FaultRate >= 0 && c.FaultRate <= 1):
 		return fmt.Errorf("queueing: fault rate %v must be from 0 to 1", c.FaultRate)
+	case !(c.Loss >= 0 && c.Loss <= 1) || c.Kept < 0:
+		return fmt.Errorf("queueing: a loss of %v with %d connections kept; want a share from 0 to 1, and 0 or more", c.Loss, c.Kept)
 	case c.RecoveryWait < 0:
 		return fmt.Errorf("queueing: recovery wait %v must not be negative", c.RecoveryWait)
 	case c.Overheads.Hop < 0 || c.Overheads.Wake < 0 || c.Overheads.Service < 0:

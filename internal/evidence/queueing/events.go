@@ -11,6 +11,7 @@ const (
 	received                  // the victim has read a request
 	queueExpired              // the longest wait for a worker is over
 	permitExpired             // the longest wait for a permit is over
+	connected                 // a call has its connection to the upstream
 	callEnded                 // the upstream answered, failed or was given up
 	served                    // a worker has the answer that it makes by itself
 	answered                  // the client has the answer

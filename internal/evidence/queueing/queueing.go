@@ -17,8 +17,9 @@
 // Compare puts a prediction beside a run's summary. It never adjusts the one to
 // the other, and what the run lacks is a row that disagrees.
 //
-// What the model leaves out: TCP but for the cap on connections and the accept queue
-// behind it (loss, handshakes, a victim that is too slow to accept), the CPU (work that outgrows it, the scheduler, the garbage
+// What the model leaves out: TCP but for the cap on connections, the accept queue
+// behind it, and a path to the upstream that loses packets (handshakes on a good path,
+// loss between client and victim, a victim that is too slow to accept), the CPU (work that outgrows it, the scheduler, the garbage
 // collector), contention for the database's own connections, and the baselines
 // before the load. A run that hits one of these will disagree, which is the
 // point. It also does not predict how many workers idle at a dump under load:
@@ -36,11 +37,12 @@ import (
 // workers that answer by themselves, which a dump shows as "database" or
 // "running".
 const (
-	WhereIdle         = "idle"
-	WhereUpstreamRead = "upstream_read"
-	WherePermitWait   = "permit_wait"
-	WhereQueued       = "queued"
-	WhereServing      = "serving"
+	WhereIdle            = "idle"
+	WhereUpstreamConnect = "upstream_connect"
+	WhereUpstreamRead    = "upstream_read"
+	WherePermitWait      = "permit_wait"
+	WhereQueued          = "queued"
+	WhereServing         = "serving"
 )
 
 // Figure is one predicted number: the nominal case, and the range that ties and
@@ -227,10 +229,11 @@ const baselineWorkers = 20
 // number of idle workers known.
 func dump(cfg *Config, cases []*tally, i int) map[string]Figure {
 	where := map[string]Figure{
-		WhereUpstreamRead: count(cases, func(t *tally) int { return t.dumps[i].upstreamRead }),
-		WherePermitWait:   count(cases, func(t *tally) int { return t.dumps[i].permitWait }),
-		WhereQueued:       count(cases, func(t *tally) int { return t.dumps[i].queued }),
-		WhereServing:      count(cases, func(t *tally) int { return t.dumps[i].serving }),
+		WhereUpstreamConnect: count(cases, func(t *tally) int { return t.dumps[i].upstreamConnect }),
+		WhereUpstreamRead:    count(cases, func(t *tally) int { return t.dumps[i].upstreamRead }),
+		WherePermitWait:      count(cases, func(t *tally) int { return t.dumps[i].permitWait }),
+		WhereQueued:          count(cases, func(t *tally) int { return t.dumps[i].queued }),
+		WhereServing:         count(cases, func(t *tally) int { return t.dumps[i].serving }),
 	}
 	if cfg.DumpAt[i].At < 0 {
 		var idle Figure

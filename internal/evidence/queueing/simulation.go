@@ -31,6 +31,7 @@ type request struct {
 	result     answer // as decided by the victim
 	stage      stage
 	clientDone bool
+	connecting bool  // its call has no connection to the upstream yet
 	connected  bool  // on a connection that counts, in the accept queue or accepted
 	attempts   uint8 // to connect, that were dropped
 }
@@ -53,7 +54,9 @@ type simulation struct {
 	busy      int
 	workers   int
 	held      int // permits
-	inCall    int
+	inCall    int // those that connect included
+	inConnect int
+	kept      int // idle connections to the upstream, of a path that loses packets
 	inService int
 	breaker   breaker
 
@@ -87,7 +90,7 @@ func (f *fifo) pop() (int32, bool) {
 }
 
 // simulate runs one case to its end: until nothing is left that could happen.
-// Every request makes at most seven events, so it ends.
+// Every request makes at most eight events, so it ends.
 func simulate(cfg *Config, cond *conditions) *tally {
 	s := newSimulation(cfg, cond)
 	for s.step() {
@@ -106,6 +109,7 @@ func newSimulation(cfg *Config, cond *conditions) *simulation {
 		requests: make([]request, 0, int(cfg.arrivals())+len(cfg.Streams)),
 		upstream: newRand(cfg, cond.variant, drawUpstream),
 		workers:  cfg.PoolMin,
+		kept:     cfg.Kept,
 		breaker:  breaker{threshold: cfg.Profile.BreakerFailures, openFor: cfg.Profile.BreakerOpenFor},
 
 		connections: newConnections(cfg),
@@ -159,7 +163,7 @@ func (s *simulation) happen(e event) {
 	case arrival:
 		s.arrive(int(e.id))
 	case dumpTaken:
-		s.tally.dumps[e.id] = snapshot{upstreamRead: s.inCall, permitWait: s.wanting, queued: s.waiting, serving: s.inService}
+		s.tally.dumps[e.id] = snapshot{upstreamConnect: s.inConnect, upstreamRead: s.inCall - s.inConnect, permitWait: s.wanting, queued: s.waiting, serving: s.inService}
 	case stopped:
 		s.stop()
 	default:
@@ -184,6 +188,8 @@ func (s *simulation) happenTo(k kind, id int32, r *request) {
 			s.refuse(id, r)
 			s.release()
 		}
+	case connected:
+		s.endConnect(r)
 	case callEnded:
 		s.endCall(id, r)
 	case served:
@@ -387,32 +393,77 @@ func (s *simulation) call(id int32, r *request) {
 		s.held++
 		s.tally.maxPermits = max(s.tally.maxPermits, s.held)
 	}
-	trip := s.cond.some(s.cond.hop) + s.cond.some(s.cond.wake) + s.cond.some(s.cond.hop)
-	takes, comes := s.cfg.Delay(s.upstream)+trip, true
-	r.result = answer{status: http.StatusOK}
-	if f, ok := faultOutcome(s.cfg.Fault); ok && s.upstream.Float64() < s.cfg.faultRate() {
-		r.result = f.answer
-		comes = f.answers
-		if f.atOnce {
-			takes = trip
-		}
-	}
-	if bound := s.cfg.Profile.Timeout; bound > 0 && (!comes || takes > bound) {
+	c := s.draw()
+	if bound := s.cfg.Profile.Timeout; bound > 0 && (!c.ends || c.takes > bound) {
 		// A call that is given up costs a little more than a timer that fires: its
 		// connection is closed before anything else.
-		comes = true
-		takes = bound + s.cond.some(s.cond.wake) + s.cond.some(s.cond.hop)
-		r.result = answer{http.StatusGatewayTimeout, adminapi.CauseUpstreamTimeout}
+		c.ends = true
+		c.takes = bound + s.cond.some(s.cond.wake) + s.cond.some(s.cond.hop)
+		c.result = answer{http.StatusGatewayTimeout, adminapi.CauseUpstreamTimeout}
 	}
-	if comes {
-		s.planVictim(callEnded, s.now+takes, id)
+	r.result = c.result
+	if c.connects > 0 {
+		r.connecting = true
+		s.inConnect++
+		if c.connects < c.takes {
+			s.planVictim(connected, s.now+c.connects, id)
+		}
+	}
+	if c.ends {
+		s.planVictim(callEnded, s.now+c.takes, id)
+	}
+}
+
+// call is what comes of a call to the upstream that nothing cuts short.
+type call struct {
+	connects time.Duration // until it has a connection: 0 if it has one; it gets none if that is not under takes
+	ends     bool          // false: never, and takes says nothing
+	takes    time.Duration
+	result   answer
+}
+
+const never = time.Duration(math.MaxInt64)
+
+// draw decides what comes of one call.
+func (s *simulation) draw() call {
+	trip := s.cond.some(s.cond.hop) + s.cond.some(s.cond.wake) + s.cond.some(s.cond.hop)
+	c := call{ends: true, takes: s.cfg.Delay(s.upstream) + trip, result: answer{status: http.StatusOK}}
+	if s.cfg.Loss > 0 {
+		return s.lossy(c)
+	}
+	f, ok := faultOutcome(s.cfg.Fault)
+	if !ok || s.upstream.Float64() >= s.cfg.faultRate() {
+		return c
+	}
+	c.result, c.ends = f.answer, f.answers
+	if f.atOnce {
+		c.takes = trip
+	}
+	switch {
+	case f.onConnection && f.answers:
+		c.connects = c.takes
+	case f.onConnection:
+		c.connects = never
+	}
+	return c
+}
+
+// endConnect is the end of the connect of a call, whichever way.
+func (s *simulation) endConnect(r *request) {
+	if r.connecting {
+		r.connecting = false
+		s.inConnect--
 	}
 }
 
 // endCall gives back the permit, then tells the breaker, then answers, then
 // frees the worker: the order in which the victim's guard unwinds.
 func (s *simulation) endCall(id int32, r *request) {
+	s.endConnect(r)
 	s.inCall--
+	if s.cfg.Loss > 0 && r.result.cause == "" {
+		s.kept++
+	}
 	if s.cfg.Profile.Permits > 0 {
 		s.held--
 		s.passPermit()

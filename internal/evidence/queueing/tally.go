@@ -85,4 +85,4 @@ func (l *ledger) percentile(q float64) time.Duration {
 func (l *ledger) close() { slices.Sort(l.responses) }
 
 // snapshot is what a dump sees.
-type snapshot struct{ upstreamRead, permitWait, queued, serving int }
+type snapshot struct{ upstreamConnect, upstreamRead, permitWait, queued, serving int }
