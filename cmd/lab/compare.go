@@ -17,11 +17,14 @@ import (
 	"chokepoint/internal/result"
 )
 
-const compareSynopsis = `Usage: lab compare exhaustion [-profiles anti,fixed] [-runs 3] [flags of lab run exhaustion]
+const compareSynopsis = `Usage: lab compare exhaustion [-profiles anti,fixed] [-runs 3] [-faults slow,hang,refused,reset,loss,tls_hang]
+       [flags of lab run exhaustion]
 
 Runs the profiles in turn, round after round, and compares them: medians with
 ranges, over valid runs only. -vary FLAG=VALUE,VALUE runs each with every value of
-a flag of lab run exhaustion; of several -vary, with every combination.`
+a flag of lab run exhaustion; of several -vary, with every combination.
+-faults runs each with every fault on the path to the upstream: who dies, where the
+workers stand, and when they are free again, each beside what was expected.`
 
 const (
 	maxRounds = 100
@@ -34,6 +37,7 @@ type compareFlags struct {
 	settings scenario.Settings
 	shown    liveFlags
 	names    string
+	faults   []scenario.PathFault // nil: the comparison is not by fault
 	rounds   int
 	asJSON   bool
 	vary     []variation
@@ -75,7 +79,27 @@ func (f *compareFlags) parse(args []string, stdout io.Writer) error {
 		f.vary = append(f.vary, v)
 		return nil
 	})
-	return parseSettings(fs, &f.settings, args, compareSynopsis, stdout)
+	fs.Func("faults", "faults on the path to the upstream, by `name,name`: slow, hang, refused, reset, loss, tls_hang. Of all but slow it would answer at once", func(text string) error {
+		f.faults = nil
+		for name := range strings.SplitSeq(text, ",") {
+			fault, err := scenario.LookupFault(strings.TrimSpace(name))
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(f.faults, func(o scenario.PathFault) bool { return o.Name == fault.Name }) {
+				return fmt.Errorf("%s is named twice", fault.Name)
+			}
+			f.faults = append(f.faults, fault)
+		}
+		return nil
+	})
+	if err := parseSettings(fs, &f.settings, args, compareSynopsis, stdout); err != nil || f.faults == nil {
+		return err
+	}
+	if f.settings.Fault != "" || slices.ContainsFunc(f.vary, func(v variation) bool { return v.flag == "fault" || v.flag == "fault-rate" }) {
+		return errors.New("-fault is one fault for all runs and -faults is each in turn; give one of the two")
+	}
+	return nil
 }
 
 func compareProfiles(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
@@ -101,6 +125,9 @@ func compareProfiles(ctx context.Context, args []string, stdout, stderr io.Write
 		if err := world.CheckPrograms(s.BinDir); err != nil {
 			return cli.ExitFailure, err
 		}
+	}
+	if needsSandbox(settings...) {
+		return inSandbox(ctx, f.settings, f.shown, append([]string{"compare", scenario.Exhaustion}, args...), stdout, stderr)
 	}
 	return withLab(ctx, f.settings.ResultsDir, f.shown, f.rounds*len(settings), stdout, stderr, func(l *lab.Lab, stdout io.Writer) (int, error) {
 		dir, comparison, err := l.Compare(ctx, settings, f.rounds)
@@ -149,11 +176,13 @@ func (f *compareFlags) compared(args []string) ([]scenario.Settings, error) {
 			settings = one.settings
 			settings.Variant = strings.Join(c, " ")
 		}
-		profiles, err := eachProfile(settings, f.names)
-		if err != nil {
-			return nil, err
+		for _, faulty := range f.eachFault(settings) {
+			profiles, err := eachProfile(faulty, f.names)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, profiles...)
 		}
-		all = append(all, profiles...)
 	}
 	switch {
 	case len(all) < 2:
@@ -162,6 +191,19 @@ func (f *compareFlags) compared(args []string) ([]scenario.Settings, error) {
 		return nil, fmt.Errorf("%d profiles and variants to compare: want at most %d", len(all), maxCompared)
 	}
 	return all, nil
+}
+
+// eachFault makes the settings of every fault that is compared; without any they stay
+// as they are.
+func (f *compareFlags) eachFault(s scenario.Settings) []scenario.Settings {
+	if f.faults == nil {
+		return []scenario.Settings{s}
+	}
+	var all []scenario.Settings
+	for _, fault := range f.faults {
+		all = append(all, s.WithFault(fault))
+	}
+	return all
 }
 
 // eachProfile makes the settings of every profile that is compared.
@@ -194,9 +236,7 @@ func comparisonCode(ctx context.Context, c result.Comparison, settings []scenari
 	}
 	expected := map[string]result.Outcome{}
 	for _, s := range settings {
-		if p, err := s.Profile.Profile(); err == nil {
-			expected[s.Label()] = result.Outcome(p.Expect)
-		}
+		expected[s.Label()] = s.Expected()
 	}
 	code := cli.ExitOK
 	for _, r := range c.Runs {

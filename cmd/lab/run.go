@@ -49,6 +49,9 @@ func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (
 	if err := world.CheckPrograms(s.BinDir); err != nil {
 		return cli.ExitFailure, err
 	}
+	if needsSandbox(s) {
+		return inSandbox(ctx, s, shown, append([]string{"run", scenario.Exhaustion}, args...), stdout, stderr)
+	}
 	return withLab(ctx, s.ResultsDir, shown, 1, stdout, stderr, func(l *lab.Lab, stdout io.Writer) (int, error) {
 		dir, summary, err := l.Exhaustion(ctx, s, 1)
 		if err != nil {

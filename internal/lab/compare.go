@@ -25,6 +25,9 @@ func (l *Lab) Compare(ctx context.Context, settings []scenario.Settings, rounds 
 	}
 	for _, s := range settings {
 		head.Profiles = append(head.Profiles, s.Label())
+		if cell := s.Cell(); cell != nil {
+			head.Faults = append(head.Faults, *cell)
+		}
 	}
 	var runs []report.ComparedSummary
 	var ended error
@@ -58,7 +61,7 @@ func (l *Lab) Compare(ctx context.Context, settings []scenario.Settings, rounds 
 }
 
 func (l *Lab) writeComparison(ctx context.Context, resultsDir string, head result.Comparison, runs []report.ComparedSummary) (string, result.Comparison, error) {
-	folder, err := l.launcher.CreateFolder(resultsDir, comparisonFolderPrefix)
+	folder, err := l.launcher.CreateFolder(scratch(resultsDir), comparisonFolderPrefix)
 	if err != nil {
 		return "", head, err
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"chokepoint/internal/evidence/report"
-	"chokepoint/internal/lab/pgserver"
+	"chokepoint/internal/lab/netlab"
 	"chokepoint/internal/lab/proc"
 	"chokepoint/internal/lab/scenario"
 	"chokepoint/internal/lab/world"
@@ -44,7 +44,7 @@ func Open(ctx context.Context, resultsDir string, progress func(format string, a
 	if err := writable(resultsDir); err != nil {
 		return nil, err
 	}
-	for _, place := range []struct{ parent, prefix string }{{os.TempDir(), pgserver.FolderPrefix}, {resultsDir, runFolderPrefix}, {resultsDir, comparisonFolderPrefix}} {
+	for _, place := range leftovers(resultsDir) {
 		removed, err := proc.Sweep(ctx, place.parent, place.prefix)
 		for _, path := range removed {
 			progress("swept %s, which a dead lab had left", path)
@@ -87,7 +87,7 @@ func (l *Lab) Close() error {
 // comparison apart. It returns the run's folder and its summary. An error means
 // that there is no folder: nothing was measured.
 func (l *Lab) Exhaustion(ctx context.Context, settings scenario.Settings, number int) (string, result.Summary, error) {
-	run := scenario.Run{Settings: settings, Progress: l.progress, Start: l.starter(settings.Runtime), Live: l.show.view()}
+	run := scenario.Run{Settings: settings, Progress: l.progress, Start: l.starter(settings.Runtime), Lose: losePort, Live: l.show.view()}
 	name := fmt.Sprintf("%s-%s", scenario.Exhaustion, settings.Profile.Name)
 	dir, summary, err := l.run(ctx, settings.ResultsDir, name, number, run.Into, func(w world.Description) result.Manifest {
 		return newManifest(settings.Seed, settings.Effective(), w)
@@ -96,6 +96,15 @@ func (l *Lab) Exhaustion(ctx context.Context, settings scenario.Settings, number
 		l.show.ran(dir, summary)
 	}
 	return dir, summary, err
+}
+
+// losePort is what makes a path lose packets; it is had in a sandbox alone.
+func losePort(port uint16, share float64) (scenario.Lossy, error) {
+	loss, err := netlab.LosePort(port, share)
+	if err != nil {
+		return nil, err // and no nil pointer in an interface, which would not be nil
+	}
+	return loss, nil
 }
 
 // Attach runs the experiment on a service that is not ours; see scenario.Attach. It
@@ -114,17 +123,13 @@ func (l *Lab) Attach(ctx context.Context, settings scenario.AttachSettings) (str
 // the first number that is free.
 func (l *Lab) run(ctx context.Context, resultsDir, name string, number int,
 	into func(ctx context.Context, dir string) (scenario.Outcome, error), describe func(world.Description) result.Manifest) (string, result.Summary, error) {
-	folder, err := l.launcher.CreateFolder(resultsDir, runFolderPrefix)
+	folder, err := l.launcher.CreateFolder(scratch(resultsDir), runFolderPrefix)
 	if err != nil {
 		return "", result.Summary{}, err
 	}
 	dir, summary, err := fill(ctx, folder, resultsDir, name, number, into, describe)
 	if err != nil {
-		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), proc.RemoveWait)
-		defer cancel()
-		if removeErr := folder.Remove(removing); removeErr != nil {
-			l.progress("%v", removeErr)
-		}
+		l.remove(ctx, folder)
 	}
 	return dir, summary, err
 }

@@ -221,6 +221,17 @@ type Upstream struct {
 	DelaySeenMS  *float64 `json:"delay_seen_ms"` // nil if the dose could not be measured
 	Via          string   `json:"via"`           // "stub" or "toxiproxy"
 	Received     int      `json:"received"`      // requests of the load that reached the stub
+	// Loss is of a path that loses packets; nil of any other.
+	Loss *PathLoss `json:"loss,omitempty"`
+}
+
+// PathLoss is what a path to the upstream has lost, from the start of the load on. The
+// dose is then measured before it.
+type PathLoss struct {
+	Share  float64 `json:"share"`  // asked for, of all packets
+	Lost   uint64  `json:"lost"`   // packets, both directions together, those sent again too
+	Passed uint64  `json:"passed"` // likewise
+	Kept   int     `json:"kept"`   // connections that were open and idle when it began
 }
 
 // Recovery is in scenario seconds from the end of the load.

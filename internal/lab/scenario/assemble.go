@@ -168,7 +168,7 @@ func (e *evidence) children() []result.Child {
 
 // upstream is the dose: asked and seen.
 func (e *evidence) upstream() result.Upstream {
-	u := result.Upstream{Via: e.via, DelaySeenMS: e.doseMS}
+	u := result.Upstream{Via: e.via, DelaySeenMS: e.doseMS, Loss: e.loss}
 	if d, err := delay.Parse(e.settings.Delay); err == nil {
 		u.DelayAskedMS = d.Median().Seconds() * 1000 * e.settings.Scale
 	}

@@ -35,6 +35,8 @@ type Run struct {
 	Start    Starter
 	// Progress is told what happens, a line at a time, by several goroutines.
 	Progress func(format string, args ...any)
+	// Lose makes the path to the stub lose packets; it is needed where Settings.Loses.
+	Lose Lose
 	// Live is shown the run while it goes; nil is nobody.
 	Live *live.View
 }
@@ -60,6 +62,7 @@ type evidence struct {
 	seen       adminapi.Seen
 	visits     adminapi.Visits
 	doseMS     *float64
+	loss       *result.PathLoss
 	via        string
 	recovery   result.Recovery
 	usage      map[string]proc.Usage // while the load ran
@@ -180,12 +183,13 @@ func (s *Settings) world(dir string) world.Config {
 		delay, latency = "0s", s.real(asked)
 	}
 	stub := []string{
-		"-delay=" + delay, "-scale=" + formatFloat(s.Scale), "-fault=" + s.Fault,
+		"-delay=" + delay, "-scale=" + formatFloat(s.Scale), "-fault=" + string(s.stubFault()),
 		"-fault-rate=" + formatFloat(s.FaultRate), "-seed=" + strconv.FormatUint(s.Seed, 10),
 	}
 	return world.Config{
 		RunDir: dir, BinDir: s.BinDir, ComposeFile: s.ComposeFile, VictimArgs: victim, StubArgs: stub,
 		VictimListen: s.VictimListen, VictimAdmin: s.VictimAdmin, StubListen: s.StubListen, StubAdmin: s.StubAdmin,
+		StubTLS:     s.stubFault() == adminapi.FaultTLSHang,
 		DatabaseURL: s.DatabaseURL, ToxiproxyURL: s.ToxiproxyURL, Latency: latency,
 		GoMaxProcs: s.GoMaxProcs, GoMemLimit: s.GoMemLimit,
 	}
@@ -220,12 +224,19 @@ type phases struct {
 	feed     *feed
 	dir      string
 	end      context.CancelCauseFunc // ends the run, and says why
+	lossy    Lossy                   // nil: the path loses nothing, or not yet
 }
 
 // all runs every phase. It returns at the first that could not end.
 func (p *phases) all(ctx context.Context) error {
 	if err := p.baselines(ctx); err != nil {
 		return err
+	}
+	if p.e.settings.Loses() {
+		if err := p.keepConnections(ctx); err != nil {
+			return fmt.Errorf("connections to keep: %w", err)
+		}
+		p.measureDose(ctx)
 	}
 	// The extremes of the run are those of the load: a stall in a baseline is not.
 	if err := p.observer.post(ctx, p.world.VictimAdmin()+adminapi.PathReset); err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/evidence/live"
-	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 )
 
@@ -58,7 +57,7 @@ func (f *feed) tell(name, mark, text string) {
 func (f *feed) tellDump(d result.Dump, taken time.Time) {
 	f.view.Event(live.Event{
 		AtS: f.at(taken), Name: "dump", Mark: d.Point, Where: d.Where,
-		Text: fmt.Sprintf("dump %s: %d of %d workers in the upstream read, %d queued", d.Point, d.Where[stacks.UpstreamRead], d.Workers, d.Queued),
+		Text: fmt.Sprintf("dump %s: of %d workers %s, %d queued", d.Point, d.Workers, inCalls(d), d.Queued),
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/cli"
 	"chokepoint/internal/evidence/queueing"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/lab/proc"
 	"chokepoint/internal/lab/world"
 	"chokepoint/internal/result"
@@ -48,12 +49,21 @@ func (p *phases) loaded(ctx context.Context) error {
 	}
 	p.progress("load begins in %.1f s: %v/s to /fast and %v/s to /upstream for %v", max(time.Until(loadOn), 0).Seconds(), s.realRate(s.FastRate).PerSecond(), s.realRate(s.UpstreamRate).PerSecond(), s.real(s.Duration))
 	p.say("load", loadSentence(s, p.e.prediction))
-	background.Go(func() { p.measureDose(sampling, loadOn) })
+	if s.Loses() {
+		background.Go(func() { p.lose(sampling) })
+	} else {
+		background.Go(func() {
+			if sleepUntil(sampling, loadOn) {
+				p.measureDose(sampling)
+			}
+		})
+	}
 	background.Go(func() { watchGenerator(sampling, load, p.end) })
 
 	observeErr := p.observeLoad(ctx, points, loadOff, sampler)
 	loadErr := p.finishLoad(ctx, load)
 	p.collect(ctx)
+	p.endLoss()
 	if observeErr != nil {
 		return observeErr
 	}
@@ -159,9 +169,18 @@ func (p *phases) takeDumps(ctx context.Context, points []queueing.DumpPoint) {
 		p.e.dumps, p.e.windows = append(p.e.dumps, d), append(p.e.windows, window)
 		p.e.events = append(p.e.events, result.Event{AtS: d.AtS, Name: "dump", Detail: d.Point, PauseMS: d.PauseMS})
 		p.feed.tellDump(d, window[0])
-		p.progress("dump %s: %d workers, %d in the upstream read, %d queued", d.Point, d.Workers, d.Where["upstream_read"], d.Queued)
+		p.progress("dump %s: %d workers, %s, %d queued", d.Point, d.Workers, inCalls(d), d.Queued)
 		fault(p.observer.metrics(ctx, p.world.VictimAdmin(), p.dir, "victim-"+point.Name))
 	}
+}
+
+// inCalls says how many workers stand in a call to the upstream.
+func inCalls(d result.Dump) string {
+	text := fmt.Sprintf("%d in the upstream read", d.Where[stacks.UpstreamRead])
+	if n := d.Where[stacks.UpstreamConnect]; n > 0 {
+		text = fmt.Sprintf("%d connecting to the upstream and %s", n, text)
+	}
+	return text
 }
 
 // A dump before the load is taken this long ahead of it, and one under load is
@@ -236,12 +255,10 @@ func (p *phases) collect(ctx context.Context) {
 	miss(p.observer.metrics(ctx, p.world.StubAdmin(), p.dir, "upstream-end"))
 }
 
-// measureDose sends one request to the upstream on the victim's own path, as the
-// load begins: the delay that the victim meets is measured, not assumed.
-func (p *phases) measureDose(ctx context.Context, loadOn time.Time) {
-	if !sleepUntil(ctx, loadOn) {
-		return
-	}
+// measureDose sends one request to the upstream on the victim's own path: the delay
+// that the victim meets is measured, not assumed. That is as the load begins, or
+// before a path begins to lose packets, since what it loses is counted.
+func (p *phases) measureDose(ctx context.Context) {
 	took, err := p.observer.probe(ctx, p.world.StubURL(), adminapi.PhaseDose)
 	if err == nil {
 		ms := took.Seconds() * 1000

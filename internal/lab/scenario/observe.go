@@ -85,6 +85,30 @@ func (o *observer) post(ctx context.Context, url string) error {
 	return nil
 }
 
+// putJSON gives an admin listener a new state.
+func (o *observer) putJSON(ctx context.Context, url string, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := o.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return fmt.Errorf("%s answered %s", url, resp.Status)
+	}
+	return nil
+}
+
 func (o *observer) getJSON(ctx context.Context, url string, v any) error {
 	body, _, err := o.get(ctx, url, nil)
 	if err != nil {

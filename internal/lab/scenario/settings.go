@@ -7,12 +7,10 @@ import (
 	"math"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"chokepoint/internal/adminapi"
 	"chokepoint/internal/cli"
 	"chokepoint/internal/delay"
 	"chokepoint/internal/evidence/queueing"
@@ -39,6 +37,10 @@ type Settings struct {
 	Delay     string
 	Fault     string
 	FaultRate float64
+	// Loss is the share of packets that -fault=loss drops, and KeptConnections how many
+	// connections to the stub are open when that begins.
+	Loss            float64
+	KeptConnections int
 
 	BaselineRate     rate.Rate // real: the one rate that does not scale
 	BaselineDuration time.Duration
@@ -64,7 +66,8 @@ type Settings struct {
 	Variant string
 
 	flags        *flag.FlagSet
-	profileNamed bool // by WithProfile
+	profileNamed bool       // by WithProfile
+	pathFault    *PathFault // by WithFault; nil: Fault is the user's own, or none
 }
 
 const (
@@ -128,8 +131,10 @@ func (s *Settings) Bind(fs *flag.FlagSet) {
 	fs.Uint64Var(&s.Seed, "seed", 1, "seed of everything that is drawn")
 	fs.DurationVar(&s.MaxLag, "max-lag", 5*time.Millisecond, "lag p99 of the generator, in real time, above which the run is invalid")
 	fs.StringVar(&s.Delay, "delay", "30s", "the upstream's `delay`: 30s, uniform:10ms..50ms, lognormal:p50=80ms,p99=400ms or file:PATH")
-	fs.StringVar(&s.Fault, "fault", "", "what befalls calls to the upstream: error, hang, close, close_mid, reset, reset_mid, refuse, tls_hang")
+	fs.StringVar(&s.Fault, "fault", "", "what befalls calls to the upstream: error, hang, close, close_mid, reset, reset_mid, refuse, tls_hang; or loss, of packets, in network namespaces of the run's own")
 	fs.Float64Var(&s.FaultRate, "fault-rate", 1, "`share` of the calls that the fault befalls")
+	fs.Float64Var(&s.Loss, "loss", 1, "`share` of the packets to and from the upstream that -fault=loss drops, from the start of the load on")
+	fs.IntVar(&s.KeptConnections, "kept-connections", 10, "connections to the upstream that the victim has open when -fault=loss begins")
 	fs.Var(&s.BaselineRate, "baseline-rate", "`rate` of the first baseline on /fast, in real time")
 	fs.DurationVar(&s.BaselineDuration, "baseline-duration", 10*time.Second, "length of each baseline; not under 3s real")
 	fs.StringVar(&s.DumpAt, "dump-at", "15s,40s,+5s", "`moments` of the dumps under load, and after its end with a +")
@@ -276,20 +281,6 @@ func (s *Settings) baselineLength() time.Duration {
 	return max(s.real(s.BaselineDuration), baselineFloor)
 }
 
-func (s *Settings) validateFault() error {
-	known := []adminapi.Fault{
-		adminapi.FaultNone, adminapi.FaultError, adminapi.FaultHang, adminapi.FaultClose, adminapi.FaultCloseMid,
-		adminapi.FaultReset, adminapi.FaultResetMid, adminapi.FaultRefuse, adminapi.FaultTLSHang,
-	}
-	if !slices.Contains(known, adminapi.Fault(s.Fault)) {
-		return fmt.Errorf("-fault %q: want one of %s; none without it", s.Fault, strings.Trim(fmt.Sprint(known[1:]), "[]"))
-	}
-	if !(s.FaultRate >= 0 && s.FaultRate <= 1) {
-		return fmt.Errorf("-fault-rate %v: want a share from 0 to 1", s.FaultRate)
-	}
-	return nil
-}
-
 // validMemLimit follows the runtime's own rule (runtime.parseByteCount); a
 // wrong value would only surface as a crash of the victim.
 func validMemLimit(text string) bool {
@@ -395,7 +386,7 @@ func (s *Settings) model() (queueing.Config, error) {
 			Poisson: s.Arrivals == "poisson", CallsUpstream: callsUpstream,
 		}
 	}
-	return queueing.Config{
+	config := queueing.Config{
 		Streams: []queueing.Stream{
 			stream("fast", s.FastRate, s.FastTimeout, false),
 			stream("upstream", s.UpstreamRate, s.UpstreamTimeout, true),
@@ -403,9 +394,13 @@ func (s *Settings) model() (queueing.Config, error) {
 		Duration: s.Duration, GracefulStop: s.GracefulStop,
 		Profile: p, PoolMin: s.MinWorkers, PoolMax: s.MaxWorkers,
 		MaxConnections: s.MaxConnections, AcceptBacklog: s.AcceptBacklog,
-		Delay: d.Sample, Fault: adminapi.Fault(s.Fault), FaultRate: s.FaultRate,
+		Delay: d.Sample, Fault: s.stubFault(), FaultRate: s.FaultRate,
 		Scale: s.Scale, DumpAt: points, RecoveryWait: s.RecoveryWait, Seed: s.Seed,
-	}, nil
+	}
+	if s.Loses() {
+		config.Loss, config.Kept = s.Loss, s.KeptConnections
+	}
+	return config, nil
 }
 
 // Effective is the whole configuration, flag by flag, as a run has it: for the
@@ -415,6 +410,7 @@ func (s *Settings) Effective() map[string]string {
 	s.flags.VisitAll(func(f *flag.Flag) { all[f.Name] = f.Value.String() })
 	p, _ := s.Profile.Profile() // Validate has resolved it
 	all["profile"] = s.Profile.Name
+	all["fault"], all["delay"] = s.Fault, s.Delay // as WithFault has them
 	all["timeout"], all["permits"], all["permit-wait"] = p.Timeout.String(), strconv.Itoa(p.Permits), p.PermitWait.String()
 	all["breaker-failures"], all["breaker-open-for"] = strconv.Itoa(p.BreakerFailures), p.BreakerOpenFor.String()
 	all["max-queue"], all["max-queue-wait"] = strconv.Itoa(p.MaxQueue), p.MaxQueueWait.String()

@@ -3,7 +3,8 @@ package scenario
 import (
 	"fmt"
 
-	"chokepoint/internal/profile"
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/evidence/stacks"
 	"chokepoint/internal/result"
 )
 
@@ -27,9 +28,9 @@ func judge(s *Settings, sum result.Summary) result.Verdict {
 	if err != nil {
 		return result.Verdict{Outcome: result.Invalid}
 	}
-	v := result.Verdict{Expected: result.Outcome(p.Expect)}
+	v := result.Verdict{Expected: s.Expected()}
 	held, failed := result.Protected, result.NotProtected
-	if p.Expect == profile.Reproduced {
+	if v.Expected == result.Reproduced {
 		held, failed = result.Reproduced, result.NotReproduced
 		v.Checks = outageChecks(s, sum)
 	} else {
@@ -56,9 +57,13 @@ func outageChecks(s *Settings, sum result.Summary) []result.Check {
 	died := failedShare(fast)
 	most, workers := 0, 0
 	for _, d := range sum.Dumps {
-		if n := d.Where["upstream_read"]; n > most {
+		if n := d.Where[stacks.UpstreamRead] + d.Where[stacks.UpstreamConnect]; n > most {
 			most, workers = n, d.Workers
 		}
+	}
+	call := "in the upstream read"
+	if s.Loses() || s.Fault == string(adminapi.FaultTLSHang) {
+		call = "in the connect to the upstream or its read"
 	}
 	cores := float64(max(s.GoMaxProcs, 1))
 	return []result.Check{
@@ -71,7 +76,7 @@ func outageChecks(s *Settings, sum result.Summary) []result.Check {
 			Got: fmt.Sprintf("%d busy at most", sum.Pool.MaxBusy), OK: sum.Pool.WorkerLimit > 0 && sum.Pool.MaxBusy >= sum.Pool.WorkerLimit,
 		},
 		{
-			Name: "held_by_upstream", Want: fmt.Sprintf("at least %.1f %% of the workers in the upstream read in some dump", 100*heldRatio),
+			Name: "held_by_upstream", Want: fmt.Sprintf("at least %.1f %% of the workers %s in some dump", 100*heldRatio, call),
 			Got: fmt.Sprintf("%d of %d", most, workers), OK: workers > 0 && float64(most) >= heldRatio*float64(workers),
 		},
 		{

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -103,7 +104,7 @@ func newOverride(cfg Config, images map[string]string, lab proc.Identity, user s
 			"upstream": {Image: images["upstream"], Command: verbatimAll(cfg.StubArgs), Healthcheck: unchecked, Labels: labels},
 			"postgres": {Healthcheck: unchecked, Labels: labels},
 			"victim": {
-				Image: images["victim"], Command: verbatimAll(cfg.VictimArgs), Environment: environment,
+				Image: images["victim"], Command: verbatimAll(cfg.composeVictimArgs()), Environment: environment,
 				Healthcheck: unchecked, Labels: labels,
 			},
 			"loadgen": {
@@ -202,4 +203,13 @@ func (e *engine) loadUser() string {
 		return "0:0"
 	}
 	return fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())
+}
+
+// composeVictimArgs are the victim's flags. Its upstream is in the compose file, by
+// http; a flag stands above that.
+func (c Config) composeVictimArgs() []string {
+	if !c.StubTLS {
+		return c.VictimArgs
+	}
+	return append(slices.Clone(c.VictimArgs), "-upstream=https://127.0.0.1:8081/")
 }

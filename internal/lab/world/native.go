@@ -87,7 +87,7 @@ func (w *Native) startStub(ctx context.Context) error {
 		address = w.proxy.Addr()
 		w.cfg.Progress("Toxiproxy at %s adds %v", w.cfg.ToxiproxyURL, w.cfg.Latency)
 	}
-	w.stubURL = "http://" + address + "/"
+	w.stubURL = w.cfg.stubScheme() + "://" + address + "/"
 	return nil
 }
 

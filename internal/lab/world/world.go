@@ -103,6 +103,9 @@ type Config struct {
 	// VictimListen, VictimAdmin, StubListen and StubAdmin are addresses; empty
 	// takes a free port of the loopback.
 	VictimListen, VictimAdmin, StubListen, StubAdmin string
+	// StubTLS has the victim call the stub by https, of which the stub speaks nothing: a
+	// handshake with it never ends.
+	StubTLS bool
 	// DatabaseURL is the PostgreSQL to use; empty finds or makes one.
 	DatabaseURL string
 	// ToxiproxyURL is the API of a Toxiproxy that adds Latency in front of the
@@ -114,6 +117,14 @@ type Config struct {
 	GoMemLimit string
 	// Progress is told what happens.
 	Progress func(format string, args ...any)
+}
+
+// stubScheme is that of the stub's URL as the victim has it.
+func (c Config) stubScheme() string {
+	if c.StubTLS {
+		return "https"
+	}
+	return "http"
 }
 
 // Via names what adds the delay.
