@@ -26,6 +26,7 @@ const usage = `Usage: lab COMMAND [flags]
   lab report FOLDER...    render the report of a results folder anew
   lab size                a timeout and permits for an upstream, with the reason for each
   lab dump SOURCE...      who stands where in dumps of Go or Java, and waits for what
+  lab gateway             a reverse proxy of Go, as a program to drain
   lab profiles            what protects the victim, by name
   lab version             print the version
 
@@ -84,6 +85,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 		return chooseSize(ctx, rest, stdout, stderr)
 	case "dump":
 		return readDumps(ctx, rest, stdout)
+	case "gateway":
+		return runGateway(ctx, rest, stdout, stderr)
 	case "profiles":
 		return listProfiles(rest, stdout)
 	case "version", "-version", "--version":

@@ -59,7 +59,7 @@ type GatewayRequest struct {
 	Status     int       `json:"status"` // of the answer; 0 if none was begun
 	BeganAt    time.Time `json:"began_at"`
 	EndedAt    time.Time `json:"ended_at"`
-	// End is one of the End constants, but for EndDied.
+	// End is one of the End constants; EndDied is an answer that the server broke off.
 	End string `json:"end"`
 	// UpstreamError is why no answer came from the server, empty if one did.
 	UpstreamError string `json:"upstream_error,omitempty"`

@@ -38,7 +38,7 @@ type StubRequest struct {
 const (
 	EndAnswered   = "answered"    // the answer was written whole
 	EndClientGone = "client_gone" // the caller had left before the answer was written
-	EndDied       = "died"        // the stub broke off, as its fault says
+	EndDied       = "died"        // the server broke off before the answer was whole
 	EndCut        = "cut"         // the server ended with the request in flight
 )
 
