@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"runtime"
@@ -50,6 +51,7 @@ type caller struct {
 	method string
 	key    bool   // send an Idempotency-Key
 	victim string // host:port
+	dial   func(ctx context.Context, address string) (net.Conn, error)
 	idle   time.Duration
 	deck   *deck
 
@@ -64,14 +66,15 @@ func (c *caller) run(ctx context.Context, end time.Time) ([]call, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	prompt()
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", c.victim)
+	conn, err := c.dial(ctx, c.victim)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	c.conn, c.in = conn, bufio.NewReader(conn)
 
+	// Callers that begin together would go on in step.
+	pause(rand.N(c.idle))
 	var calls []call
 	var before time.Time // when the answer to the last call was here
 	for ctx.Err() == nil && time.Now().Before(end) {

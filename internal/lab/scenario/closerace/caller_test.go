@@ -107,7 +107,7 @@ func TestACallerMeasuresTheRestAndNotTheWay(t *testing.T) {
 		}
 		return http.StatusOK, adminapi.UpstreamAnswer{Upstream: "ok", Call: &adminapi.Call{Reused: n > 1 && n != 4, Attempts: []adminapi.Attempt{{}}}}
 	})
-	c := &caller{name: "c", method: http.MethodPost, key: true, victim: address, idle: idle, deck: newDeck(1, 1)}
+	c := &caller{name: "c", method: http.MethodPost, key: true, victim: address, dial: loopback(nil).caller.dial, idle: idle, deck: newDeck(1, 1)}
 	calls, err := c.run(context.Background(), time.Now().Add(time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestACallerSaysWhatIsNoAnswerOfAVictim(t *testing.T) {
 	address, _ := fakeVictim(t, 0, func(int, *http.Request) (int, adminapi.UpstreamAnswer) {
 		return http.StatusServiceUnavailable, adminapi.UpstreamAnswer{Error: adminapi.CauseOverloaded}
 	})
-	c := &caller{name: "c", method: http.MethodGet, victim: address, idle: idle, deck: newDeck(1, 1)}
+	c := &caller{name: "c", method: http.MethodGet, victim: address, dial: loopback(nil).caller.dial, idle: idle, deck: newDeck(1, 1)}
 	calls, err := c.run(context.Background(), time.Now().Add(time.Second))
 	if err == nil || !strings.Contains(err.Error(), "call c-1: the victim made no call: 503 overloaded") || len(calls) != 0 {
 		t.Errorf("%d calls, error %v", len(calls), err)

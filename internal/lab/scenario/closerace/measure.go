@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,96 +15,153 @@ import (
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/lab/proc"
+	"chokepoint/internal/lab/world"
 	"chokepoint/internal/result"
 )
 
 const (
 	startWait = 30 * time.Second // for a program to say that it listens
 	stopGrace = 3 * time.Second  // between SIGTERM and SIGKILL
-	// starts is how many programs start at a time: more only wait for a CPU.
-	starts = 4
+	askWait   = 10 * time.Second // for the server's word on its requests
+	// starts is how many lines start their programs at a time: more only wait for a CPU.
+	starts = 2
 	// victimProcs is the victim's GOMAXPROCS, as in the other scenarios.
 	victimProcs = "2"
 )
 
-// crew is a line with the programs that measure it: a server, and for each caller a
-// victim.
-type crew struct {
-	line
-	server  adminapi.Listening
-	callers []*caller
-	calls   []call
+// place is where the programs of a line run: both ends of a way.
+type place struct {
+	caller, server end
 }
 
-// measurement is the programs of a run.
-type measurement struct {
-	settings Settings
+// end is a host, or the machine itself.
+type end struct {
 	launcher *proc.Launcher
-	programs map[string]string // name -> path
-	logs     string            // folder
-	group    *proc.Group
-	crews    []*crew
+	address  string // on which its programs are reached from the other end
+	dial     func(ctx context.Context, address string) (net.Conn, error)
 }
 
-// start starts the programs of all lines.
-func (m *measurement) start(ctx context.Context) error {
-	if err := os.MkdirAll(m.logs, 0o755); err != nil {
+// loopback has both ends on this machine.
+func loopback(launcher *proc.Launcher) place {
+	here := end{launcher: launcher, address: "127.0.0.1", dial: func(ctx context.Context, address string) (net.Conn, error) {
+		var dialer net.Dialer
+		return dialer.DialContext(ctx, "tcp", address)
+	}}
+	return place{here, here}
+}
+
+// crowd has the lines begin to call together, when the programs of all of them run: what
+// starts takes the CPU from what is measured.
+type crowd struct {
+	slots   chan struct{}
+	waiting sync.WaitGroup
+}
+
+func newCrowd(lines int) *crowd {
+	c := &crowd{slots: make(chan struct{}, starts)}
+	c.waiting.Add(lines)
+	return c
+}
+
+// start runs f when it is the line's turn, and returns when every line has started or
+// given up, or ctx ends.
+func (c *crowd) start(ctx context.Context, f func() error) error {
+	c.slots <- struct{}{}
+	err := ctx.Err()
+	if err == nil {
+		err = f()
+	}
+	<-c.slots
+	c.waiting.Done()
+	if err != nil {
 		return err
 	}
-	for _, l := range lines(m.settings.IdleTimeout) {
-		m.crews = append(m.crews, &crew{line: l})
+	all := make(chan struct{})
+	go func() { c.waiting.Wait(); close(all) }()
+	select {
+	case <-all:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	slots := make(chan struct{}, starts)
-	var wg sync.WaitGroup
-	for i, c := range m.crews {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if ctx.Err() != nil {
-				return
-			}
-			if err := m.startCrew(ctx, uint64(i), c); err != nil {
-				cancel(err)
-			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
 }
 
-func (m *measurement) startCrew(ctx context.Context, number uint64, c *crew) (err error) {
-	name := c.name()
-	c.server, err = m.serve(ctx, "upstream", "server-"+name, "-listen=127.0.0.1:0", "-admin=127.0.0.1:0",
+// measurement is that of one line: a server, and for each caller a victim.
+type measurement struct {
+	line
+	number   int // of the line
+	settings Settings
+	programs map[string]string // name -> path
+	place    place
+	folder   string
+	group    *proc.Group
+	server   adminapi.Listening
+	callers  []*caller
+}
+
+// run measures the line and writes its calls into the folder. It fills c with what
+// there is to say of the line as a whole.
+func (m *measurement) run(ctx context.Context, all *crowd, c *result.Case) (err error) {
+	m.group = proc.NewGroup()
+	defer func() {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopGrace)
+		defer cancel()
+		err = errors.Join(err, m.group.Stop(stopping, stopGrace))
+	}()
+	if err := all.start(ctx, func() error { return m.start(ctx) }); err != nil {
+		return err
+	}
+	calls, err := m.call(ctx)
+	// What was measured before a run was cut short is evidence, too.
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askWait)
+	defer cancel()
+	if joinErr := m.join(asking, calls); err == nil {
+		err = joinErr
+	}
+	if writeErr := writeCalls(filepath.Join(m.folder, callsFile), calls); err == nil {
+		err = writeErr
+	}
+	failed := 0
+	for _, one := range calls {
+		if !one.ok() {
+			failed++
+		}
+	}
+	c.Got, c.OK = fmt.Sprintf("%d calls, %d of them failed", len(calls), failed), err == nil
+	return err
+}
+
+// start starts the server and the victims.
+func (m *measurement) start(ctx context.Context) (err error) {
+	m.server, err = m.serve(ctx, m.place.server, "upstream", "server", "-listen="+m.place.server.address+":0",
 		"-delay=0s", "-idle-timeout="+m.settings.IdleTimeout.String(), "-idle-end=fin")
 	if err != nil {
 		return err
 	}
 	for i := range m.settings.Callers {
-		args := append([]string{"-listen=127.0.0.1:0", "-admin=127.0.0.1:0", "-no-database", "-profile=anti",
-			"-upstream=http://" + c.server.Public + "/", "-client=" + c.client, "-defence=" + c.defence}, c.arguments...)
-		victim, err := m.serve(ctx, "victim", fmt.Sprintf("victim-%s-%d", name, i+1), args...)
+		args := append([]string{"-listen=127.0.0.1:0", "-no-database", "-profile=anti",
+			"-upstream=http://" + m.server.Public + "/", "-client=" + m.client, "-defence=" + m.defence}, m.arguments...)
+		victim, err := m.serve(ctx, m.place.caller, "victim", fmt.Sprintf("victim-%d", i+1), args...)
 		if err != nil {
 			return err
 		}
-		c.callers = append(c.callers, &caller{
-			name: fmt.Sprintf("%s-%d", name, i+1), method: c.method, key: c.key, victim: victim.Public,
-			idle: m.settings.IdleTimeout, deck: newDeck(m.settings.Seed, number<<32|uint64(i)),
+		m.callers = append(m.callers, &caller{
+			name: fmt.Sprintf("%s-%d", m.name(), i+1), method: m.method, key: m.key, victim: victim.Public, dial: m.place.caller.dial,
+			idle: m.settings.IdleTimeout, deck: newDeck(m.settings.Seed, uint64(m.number)<<32|uint64(i)),
 		})
 	}
 	return nil
 }
 
-// name is a line in a file's name.
+// name is a line in the name of a request.
 func (l line) name() string {
 	return strings.ReplaceAll(l.client, "/", "-") + "-" + l.method + "-" + l.defence
 }
 
-func (m *measurement) serve(ctx context.Context, program, name string, args ...string) (adminapi.Listening, error) {
-	child, err := m.launcher.Start(ctx, proc.Spec{
-		Name: name, Path: m.programs[program], Args: args, Env: append(os.Environ(), "GOMAXPROCS="+victimProcs),
-		LogPath: filepath.Join(m.logs, name+".log"), Announces: true,
+func (m *measurement) serve(ctx context.Context, at end, program, name string, args ...string) (adminapi.Listening, error) {
+	child, err := at.launcher.Start(ctx, proc.Spec{
+		Name: name, Path: m.programs[program], Args: append(args, "-admin=127.0.0.1:0"), Env: append(os.Environ(), "GOMAXPROCS="+victimProcs),
+		LogPath: filepath.Join(m.folder, name+".log"), Announces: true,
 	})
 	if err != nil {
 		return adminapi.Listening{}, err
@@ -114,90 +172,79 @@ func (m *measurement) serve(ctx context.Context, program, name string, args ...s
 	return child.Listening(wait)
 }
 
-// call has all callers call at once, until the duration is over or ctx ends. The
-// callers do not begin together, so that they do not go on in step.
-func (m *measurement) call(ctx context.Context) error {
-	var wg sync.WaitGroup
-	var mu sync.Mutex // of the crews' calls and of failed
-	var failed []error
-	end := time.Now().Add(m.settings.Duration)
-	total := m.settings.Callers * len(m.crews)
-	for i, c := range m.crews {
-		for j, caller := range c.callers {
-			wg.Go(func() {
-				pause(m.settings.IdleTimeout * time.Duration(i*m.settings.Callers+j) / time.Duration(total))
-				calls, err := caller.run(ctx, end)
-				mu.Lock()
-				defer mu.Unlock()
-				c.calls = append(c.calls, calls...)
-				if err != nil && ctx.Err() == nil {
-					failed = append(failed, err)
-				}
-			})
+// call has all callers call until the duration is over, or a program dies, or ctx ends.
+// It returns the calls that there were, also with an error.
+func (m *measurement) call(ctx context.Context) ([]call, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case child := <-m.group.Died():
+			cancel(errors.New(world.Death{Name: child.Name(), Status: child.Status(), Log: child.LastLog(5)}.String()))
+		case <-done:
 		}
+	}()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var calls []call
+	end := time.Now().Add(m.settings.Duration)
+	for _, c := range m.callers {
+		wg.Go(func() {
+			of, err := c.run(ctx, end)
+			if err != nil {
+				cancel(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, of...)
+		})
 	}
 	wg.Wait()
-	return errors.Join(failed...)
+	return calls, context.Cause(ctx)
 }
 
-// join asks each server how often its handler ran for each request. Every request that
-// was answered must have run.
-func (m *measurement) join(ctx context.Context) error {
-	for _, c := range m.crews {
-		runs, err := handlerRuns(ctx, c.server.Admin)
-		if err != nil {
-			return fmt.Errorf("the server of %s: %w", c.name(), err)
-		}
-		for i := range c.calls {
-			one := &c.calls[i]
-			one.Runs = runs[one.ID]
-			if one.ok() && one.Runs == 0 {
-				return fmt.Errorf("the ledger does not agree with the server of %s: request %s was answered, and no handler ran", c.name(), one.ID)
-			}
+// join asks the server how often its handler ran for each call. Every call that was
+// answered must have run.
+func (m *measurement) join(ctx context.Context, calls []call) error {
+	runs, err := m.handlerRuns(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the server for its requests: %w", err)
+	}
+	for i := range calls {
+		one := &calls[i]
+		one.Runs = runs[one.ID]
+		if one.ok() && one.Runs == 0 {
+			return fmt.Errorf("the ledger does not agree with the server: call %s was answered, and no handler ran", one.ID)
 		}
 	}
 	return nil
 }
 
-func handlerRuns(ctx context.Context, admin string) (map[string]int, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+adminapi.PathRequests, nil)
+func (m *measurement) handlerRuns(ctx context.Context) (map[string]int, error) {
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+		return m.place.server.dial(ctx, address)
+	}}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.server.Admin+adminapi.PathRequests, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s", adminapi.PathRequests, resp.Status)
+		return nil, errors.New(resp.Status)
 	}
 	var requests adminapi.StubRequests
 	if err := json.NewDecoder(resp.Body).Decode(&requests); err != nil {
-		return nil, fmt.Errorf("%s: %w", adminapi.PathRequests, err)
+		return nil, err
 	}
 	if requests.Total > len(requests.Requests) {
-		return nil, fmt.Errorf("it kept %d of %d requests; a shorter -duration or fewer -callers are few enough", len(requests.Requests), requests.Total)
+		return nil, fmt.Errorf("it kept %d of %d; a shorter -duration or fewer -callers makes few enough", len(requests.Requests), requests.Total)
 	}
 	return requests.Runs, nil
-}
-
-// usage is what the programs used so far, summed by kind.
-func (m *measurement) usage() []result.Child {
-	children := []result.Child{{Name: "victims"}, {Name: "servers"}}
-	for _, child := range m.group.Children() {
-		u, err := child.Usage()
-		if err != nil {
-			continue // the sum is then of the others
-		}
-		of := &children[0]
-		if strings.HasPrefix(child.Name(), "server-") {
-			of = &children[1]
-		}
-		of.CPUSeconds += u.CPUSeconds
-		of.RunQueueWaitMS += u.RunQueueWait.Seconds() * 1000
-	}
-	return children
 }
