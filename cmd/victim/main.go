@@ -74,6 +74,7 @@ func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck stri
 	var (
 		chosen profile.Flags
 		scale  float64
+		noDB   bool
 	)
 	fs := flag.NewFlagSet("victim", flag.ContinueOnError)
 	chosen.Bind(fs)
@@ -82,6 +83,7 @@ func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck stri
 	fs.StringVar(&cfg.Admin, "admin", "127.0.0.1:9080", "`address` of the admin listener")
 	fs.StringVar(&cfg.UpstreamURL, "upstream", "http://127.0.0.1:8081/", "`URL` that /upstream calls")
 	fs.StringVar(&cfg.DatabaseURL, "database-url", "", "PostgreSQL `URL` (default: $DATABASE_URL; one of them is required)")
+	fs.BoolVar(&noDB, "no-database", false, "do without PostgreSQL: /fast answers 503, and there is no /work")
 	fs.IntVar(&cfg.DatabaseConns, "database-conns", 10, "connections to PostgreSQL")
 	fs.IntVar(&cfg.MinWorkers, "min-workers", 10, "workers at the start (a servlet container's min-spare threads)")
 	fs.IntVar(&cfg.MaxWorkers, "max-workers", 200, "workers at most (its max threads)")
@@ -92,7 +94,10 @@ func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck stri
 	if err := cli.Parse(fs, args, synopsis, stdout); err != nil || healthcheck != "" {
 		return cfg, healthcheck, err
 	}
-	if cfg.DatabaseURL == "" {
+	switch {
+	case noDB && (cfg.DatabaseURL != "" || cfg.Work.Table != ""):
+		return cfg, "", errors.New("-no-database: there is nothing to do with -database-url or -work-table; leave them out")
+	case !noDB && cfg.DatabaseURL == "":
 		cfg.DatabaseURL = os.Getenv("DATABASE_URL")
 	}
 	p, err := chosen.Profile()
@@ -103,8 +108,8 @@ func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck stri
 		return cfg, "", fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case !(scale >= 0.05 && scale <= 1): // so that NaN is refused too
 		return cfg, "", fmt.Errorf("-scale %v: want 0.05 to 1", scale)
-	case cfg.DatabaseURL == "":
-		return cfg, "", errors.New("-database-url or DATABASE_URL is required: a PostgreSQL URL such as postgres://user@127.0.0.1:5432/postgres")
+	case cfg.DatabaseURL == "" && !noDB:
+		return cfg, "", errors.New("-database-url or DATABASE_URL is required: a PostgreSQL URL such as postgres://user@127.0.0.1:5432/postgres; or -no-database for /upstream alone")
 	case cfg.DatabaseConns < 1:
 		return cfg, "", fmt.Errorf("-database-conns %d: want at least 1", cfg.DatabaseConns)
 	case cfg.AcceptBacklog < 1:

@@ -106,6 +106,8 @@ type VictimStats struct {
 	PermitsHeld int    `json:"permits_held"`
 	PermitLimit int    `json:"permit_limit"`
 	Breaker     string `json:"breaker"` // "none", "closed", "open", "half-open"
+	// Outbound are the connections to the upstream.
+	Outbound OutboundStats `json:"outbound"`
 	// Listener is the public listener's accept queue.
 	Listener ListenerStats `json:"listener"`
 	Process  ProcessStats  `json:"process"`

@@ -102,7 +102,7 @@ func TestDumpTellsAConnectFromARead(t *testing.T) {
 	shaking := 0
 	for _, g := range parse(t, text) {
 		if goroutines.Locate(g).Worker && slices.ContainsFunc(g.Frames, func(f goroutines.Frame) bool {
-			return strings.HasSuffix(f.Func, "outbound.dialTLS")
+			return strings.HasSuffix(f.Func, "outbound.(*dialer).dialTLS")
 		}) {
 			shaking++
 		}

@@ -101,6 +101,8 @@ var plumbing = pattern{
 	"runtime.*", "runtime/*", "internal/*", "syscall.*", "os.(*File).*",
 	"sync.*", "sync/*", "time.*", "context.*", "io.*", "bufio.*", "bytes.*", "net.*", "crypto/tls.*",
 	"golang.org/x/sync/*", "golang.org/x/sys/*",
+	// The victim's own connection, between its client and the socket.
+	"chokepoint/internal/service/outbound.(*conn).*",
 	// pgx reads through these; their callers name the query or the connection.
 	"github.com/jackc/pgx/v5/pgproto3.*", "github.com/jackc/pgx/v5/pgconn/internal/*", "github.com/jackc/pgx/v5/internal/*",
 	nonGoPrefix,

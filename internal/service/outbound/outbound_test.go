@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"chokepoint/internal/profile"
 )
 
 func TestMain(m *testing.M) {
@@ -61,12 +63,12 @@ func TestEveryFailureIsSeenOnceAndNamed(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			url, hits := peer(t, tc.answer)
-			c, err := New(url)
+			c, err := New(url, profile.Connections{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			err = c.Do(time.Now().Add(200*time.Millisecond), nil)
+			_, err = c.Do(time.Now().Add(200*time.Millisecond), Call{})
 			failure, ok := errors.AsType[*Error](err)
 			if !ok || failure.Kind != tc.want {
 				t.Errorf("got %v, want kind %d", err, tc.want)
@@ -85,11 +87,11 @@ func TestRefusedIsAConnectFailure(t *testing.T) {
 	}
 	addr := l.Addr().String()
 	l.Close()
-	c, err := New("http://" + addr + "/")
+	c, err := New("http://"+addr+"/", profile.Connections{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.Do(time.Time{}, nil)
+	_, err = c.Do(time.Time{}, Call{})
 	if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Connect {
 		t.Errorf("got %v, want a connect failure", err)
 	}
@@ -97,11 +99,11 @@ func TestRefusedIsAConnectFailure(t *testing.T) {
 
 func TestTLSHandshakeThatNeverEndsTimesOut(t *testing.T) {
 	url, _ := peer(t, func(c *net.TCPConn) { io.Copy(io.Discard, c) })
-	c, err := New("https" + url[len("http"):])
+	c, err := New("https"+url[len("http"):], profile.Connections{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.Do(time.Now().Add(200*time.Millisecond), nil)
+	_, err = c.Do(time.Now().Add(200*time.Millisecond), Call{})
 	if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Timeout {
 		t.Errorf("got %v, want a timeout", err)
 	}
@@ -124,13 +126,13 @@ func TestAnswersReuseTheConnectionAndCarryHeaders(t *testing.T) {
 	}
 	go srv.Serve(l)
 	defer srv.Close()
-	c, err := New("http://" + l.Addr().String() + "/")
+	c, err := New("http://"+l.Addr().String()+"/", profile.Connections{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	for range 3 {
-		if err := c.Do(time.Time{}, map[string]string{"X-Phase": "load"}); err != nil {
+		if _, err := c.Do(time.Time{}, Call{Header: map[string]string{"X-Phase": "load"}}); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-phases; got != "load" {
@@ -146,15 +148,15 @@ func TestAnswersReuseTheConnectionAndCarryHeaders(t *testing.T) {
 // out: trying again on another would be a retry that nobody asked for.
 func TestStaleConnectionIsNotRetried(t *testing.T) {
 	url, hits := peer(t, func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") })
-	c, err := New(url)
+	c, err := New(url, profile.Connections{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Do(time.Time{}, nil); err != nil {
+	if _, err := c.Do(time.Time{}, Call{}); err != nil {
 		t.Fatal(err)
 	}
-	err = c.Do(time.Time{}, nil) // the peer closes after each answer
+	_, err = c.Do(time.Time{}, Call{}) // the peer closes after each answer
 	if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Reset {
 		t.Errorf("got %v, want a reset", err)
 	}
@@ -166,11 +168,11 @@ func TestStaleConnectionIsNotRetried(t *testing.T) {
 func TestAnswersBelow500AreNoFailure(t *testing.T) {
 	for _, status := range []string{"200 OK", "302 Found", "404 Not Found", "429 Too Many Requests"} {
 		url, hits := peer(t, func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Length: 0\r\n\r\n") })
-		c, err := New(url)
+		c, err := New(url, profile.Connections{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Do(time.Time{}, nil); err != nil || hits.Load() != 1 {
+		if _, err := c.Do(time.Time{}, Call{}); err != nil || hits.Load() != 1 {
 			t.Errorf("%s: %v after %d requests, want no error after 1", status, err, hits.Load())
 		}
 		c.Close()
@@ -179,12 +181,12 @@ func TestAnswersBelow500AreNoFailure(t *testing.T) {
 
 func TestDeadlineThatHasPassedMakesNoCall(t *testing.T) {
 	url, hits := peer(t, func(*net.TCPConn) {})
-	c, err := New(url)
+	c, err := New(url, profile.Connections{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	err = c.Do(time.Now().Add(-time.Second), nil)
+	_, err = c.Do(time.Now().Add(-time.Second), Call{})
 	if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Timeout || hits.Load() != 0 {
 		t.Errorf("got %v after %d requests, want a timeout after none", err, hits.Load())
 	}
@@ -192,7 +194,7 @@ func TestDeadlineThatHasPassedMakesNoCall(t *testing.T) {
 
 func TestNotAURLIsRefused(t *testing.T) {
 	for _, url := range []string{"", "stub", "127.0.0.1:8081", "ftp://stub/", "http://", "http://[::1", "/path"} {
-		if _, err := New(url); err == nil || !strings.Contains(err.Error(), "write it as http://") {
+		if _, err := New(url, profile.Connections{}); err == nil || !strings.Contains(err.Error(), "write it as http://") {
 			t.Errorf("%q: %v, want an error with the remedy", url, err)
 		}
 	}

@@ -35,9 +35,13 @@ func (v *Victim) adminHandler() http.Handler {
 	return mux
 }
 
-// ready answers 200 if the database does. Start has warmed it, so this only
-// fails when it went away since.
+// ready answers 200 if the database does, or if there is to be none. Start has warmed
+// it, so this only fails when it went away since.
 func (v *Victim) ready(w http.ResponseWriter, r *http.Request) {
+	if v.items == nil {
+		admin.OK(w, r)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	if err := v.items.Ping(ctx); err != nil {
@@ -108,10 +112,16 @@ func (v *Victim) Stats() adminapi.VictimStats {
 			Where: v.where(),
 		},
 		PermitsHeld: held, PermitLimit: permits, Breaker: v.guard.Breaker(),
+		Outbound:  v.outboundStats(),
 		Listener:  v.public.stats(),
 		Process:   processStats(),
 		Endpoints: v.counters.stats(),
 	}
+}
+
+func (v *Victim) outboundStats() adminapi.OutboundStats {
+	s := v.upstream.Stats()
+	return adminapi.OutboundStats{Client: string(s.Client), Open: s.Open, Idle: s.Idle, Dialled: s.Dialled, Discarded: s.Discarded}
 }
 
 func processStats() adminapi.ProcessStats {

@@ -10,8 +10,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"chokepoint/internal/adminapi"
-	"chokepoint/internal/service/guard"
-	"chokepoint/internal/service/outbound"
 	"chokepoint/internal/service/pool"
 )
 
@@ -32,6 +30,9 @@ func (v *Victim) handle(ctx *fasthttp.RequestCtx) {
 	case "/fast":
 		r.endpoint = endpointFast
 	case "/upstream":
+		if !r.admitCall() {
+			return
+		}
 		r.endpoint = endpointUpstream
 	case "/work":
 		if !r.admitWork() {
@@ -110,6 +111,10 @@ func (r *request) Run(wait time.Duration, spot *pool.Spot) {
 }
 
 func (r *request) fast(spot *pool.Spot) {
+	if r.victim.items == nil {
+		r.fail(fasthttp.StatusServiceUnavailable, adminapi.CauseDatabase, "this victim runs with -no-database")
+		return
+	}
 	id := 1
 	if arg := r.ctx.QueryArgs().Peek("id"); len(arg) > 0 {
 		n, err := strconv.Atoi(string(arg))
@@ -129,54 +134,6 @@ func (r *request) fast(spot *pool.Spot) {
 		return
 	}
 	r.answer(fasthttp.StatusOK, item)
-}
-
-func (r *request) callUpstream(spot *pool.Spot) {
-	headers := map[string]string{adminapi.HeaderPhase: phases[r.phase]}
-	if _, permits := r.victim.guard.Permits(); permits > 0 {
-		spot.Enter(pool.PermitWait)
-	}
-	permit, err := r.victim.guard.Do(func(deadline time.Time) error {
-		start := time.Now()
-		spot.Enter(pool.UpstreamRead)
-		err := r.victim.upstream.Do(deadline, headers)
-		r.spent.upstream = time.Since(start)
-		return err
-	})
-	spot.Enter(pool.Running)
-	r.spent.permit = permit
-	if err == nil {
-		r.answer(fasthttp.StatusOK, struct {
-			Upstream string `json:"upstream"`
-		}{"ok"})
-		return
-	}
-	status, cause := explain(err)
-	r.fail(status, cause, err.Error())
-}
-
-// explain turns a guarded call's error into the status and cause that the client gets.
-func explain(err error) (status int, cause string) {
-	switch {
-	case errors.Is(err, guard.ErrBulkheadFull):
-		return fasthttp.StatusServiceUnavailable, adminapi.CauseBulkheadFull
-	case errors.Is(err, guard.ErrBreakerOpen):
-		return fasthttp.StatusServiceUnavailable, adminapi.CauseBreakerOpen
-	}
-	kind := outbound.Reset
-	if failure, ok := errors.AsType[*outbound.Error](err); ok {
-		kind = failure.Kind
-	}
-	switch kind {
-	case outbound.Timeout:
-		return fasthttp.StatusGatewayTimeout, adminapi.CauseUpstreamTimeout
-	case outbound.Connect:
-		return fasthttp.StatusBadGateway, adminapi.CauseUpstreamConnect
-	case outbound.Status:
-		return fasthttp.StatusBadGateway, adminapi.CauseUpstreamStatus
-	default:
-		return fasthttp.StatusBadGateway, adminapi.CauseUpstreamReset
-	}
 }
 
 func (r *request) fail(status int, cause, detail string) {

@@ -31,7 +31,7 @@ import (
 type Config struct {
 	Listen, Admin string // host:port of the two listeners
 	UpstreamURL   string
-	DatabaseURL   string
+	DatabaseURL   string // empty: no database, /fast answers 503
 	DatabaseConns int
 	Profile       profile.Profile // in real time
 	// MinWorkers and MaxWorkers size the pool; a servlet container's
@@ -49,7 +49,7 @@ type Victim struct {
 	pool     *pool.Pool
 	guard    *guard.Guard
 	upstream *outbound.Client
-	items    *Items
+	items    *Items     // nil: no database
 	work     *workTable // nil: no /work
 	seen     seen
 	counters counters
@@ -72,7 +72,7 @@ func Start(ctx context.Context, cfg Config) (_ *Victim, err error) {
 			v.Close(context.Background())
 		}
 	}()
-	if v.upstream, err = outbound.New(cfg.UpstreamURL); err != nil {
+	if v.upstream, err = outbound.New(cfg.UpstreamURL, cfg.Profile.Connections); err != nil {
 		return nil, err
 	}
 	// Listeners first: a port in use is the cheapest thing to be wrong.
@@ -83,8 +83,10 @@ func Start(ctx context.Context, cfg Config) (_ *Victim, err error) {
 	if v.admin, err = config.Listen(ctx, "tcp", cfg.Admin); err != nil {
 		return nil, listenError(cfg.Admin, "-admin", err)
 	}
-	if v.items, err = OpenItems(ctx, cfg.DatabaseURL, cfg.DatabaseConns); err != nil {
-		return nil, err
+	if cfg.DatabaseURL != "" {
+		if v.items, err = OpenItems(ctx, cfg.DatabaseURL, cfg.DatabaseConns); err != nil {
+			return nil, err
+		}
 	}
 	if cfg.Work.Table != "" {
 		if v.work, err = openWorkTable(ctx, v.items.pool, cfg.Work.Table); err != nil {
