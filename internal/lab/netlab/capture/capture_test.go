@@ -218,6 +218,13 @@ func TestAnnotateInTheMiddle(t *testing.T) {
 	if packets[0].Note != "" || packets[1].Note != capture.Retransmission {
 		t.Errorf("notes %q and %q", packets[0].Note, packets[1].Note)
 	}
+	// A probe has no bytes of its own to tell it by; the answer to the one before does.
+	first := exchange(time.Unix(1000, 0))[6:8]
+	packets = append(first, first...)
+	capture.Annotate(packets)
+	if packets[0].Note != "" || packets[2].Note != capture.KeepaliveProbe {
+		t.Errorf("notes of two probes: %q and %q", packets[0].Note, packets[2].Note)
+	}
 }
 
 func TestWriteSequence(t *testing.T) {

@@ -131,9 +131,11 @@ type flow struct{ from, to netip.AddrPort }
 
 // Annotate sets the note of each packet, in the order of their times. A capture
 // that began in the middle of a connection knows of nothing before it: the first
-// segment that it has is never a retransmission.
+// segment that it has of a sender is only noted if the other end has acknowledged
+// something since.
 func Annotate(packets []Packet) {
-	// next is the sequence number after the last byte that a sender was seen to send.
+	// next is the sequence number after the last byte that a sender was seen to
+	// send, or that the other end was seen to have.
 	next := map[flow]uint32{}
 	for i := range packets {
 		p := &packets[i]
@@ -142,6 +144,11 @@ func Annotate(packets []Packet) {
 			continue
 		}
 		f := flow{p.Source, p.Destination}
+		if reverse := (flow{p.Destination, p.Source}); p.Flags.Has(ACK) && !p.Flags.Has(RST) {
+			if seen, known := next[reverse]; !known || int32(p.Ack-seen) > 0 {
+				next[reverse] = p.Ack
+			}
+		}
 		end := p.Seq + p.segmentLength()
 		seen, known := next[f]
 		switch {
