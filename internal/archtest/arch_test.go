@@ -53,6 +53,7 @@ var owners = []struct{ dependency, owner, reason string }{
 	{"go.yaml.in/yaml", "internal/load/plan", "one place says what a key of a plan is, and on which line it is wrong"},
 	{"github.com/vishvananda", "internal/lab/netlab", "one place makes networks, and only where nothing of them stays"},
 	{"github.com/google/nftables", "internal/lab/netlab", "one place drops packets, and only where nothing of that stays"},
+	{"github.com/florianl/go-nfqueue", "internal/lab/netlab", "one place holds packets back, and only where nothing of that stays"},
 	{"github.com/prometheus/common", "internal/lab/scrape", "one place reads the metrics of others"},
 }
 

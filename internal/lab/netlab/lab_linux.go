@@ -13,9 +13,10 @@ import (
 // from any goroutine. Several labs may exist in one sandbox, and do not see each
 // other.
 type Lab struct {
-	mu     sync.Mutex
-	hosts  []*Host
-	closed bool
+	mu      sync.Mutex
+	hosts   []*Host
+	routers []*Router // they hold sockets of their hosts
+	closed  bool
 }
 
 // errOutside is New's answer outside of a sandbox.
@@ -58,6 +59,10 @@ func (l *Lab) Close() error {
 	defer l.mu.Unlock()
 	l.closed = true
 	var errs []error
+	for _, r := range l.routers {
+		errs = append(errs, r.close())
+	}
+	l.routers = nil
 	for i := len(l.hosts) - 1; i >= 0; i-- {
 		errs = append(errs, l.hosts[i].close())
 	}

@@ -3,7 +3,6 @@ package netlab
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -17,9 +16,6 @@ type PortLoss struct {
 	table *nftables.Table
 	path  *nftables.Chain
 }
-
-// lossParts is how finely a share is drawn.
-const lossParts = 1_000_000
 
 // LosePort has the kernel drop a share, above 0 and up to 1, of the TCP packets to and
 // from the port, in both directions and on every connection, new or open, until End.
@@ -50,15 +46,7 @@ func LosePort(port uint16, share float64) (*PortLoss, error) {
 			&expr.Verdict{Kind: expr.VerdictJump, Chain: l.path.Name},
 		}})
 	}
-	var drawn []expr.Any // of a packet that is to be dropped
-	if share < 1 {
-		drawn = []expr.Any{
-			&expr.Numgen{Register: 1, Type: unix.NFT_NG_RANDOM, Modulus: lossParts},
-			&expr.Byteorder{SourceRegister: 1, DestRegister: 1, Op: expr.ByteorderHton, Len: 4, Size: 4},
-			&expr.Cmp{Op: expr.CmpOpLt, Register: 1, Data: binaryutil.BigEndian.PutUint32(uint32(math.Round(share * lossParts)))},
-		}
-	}
-	conn.AddRule(&nftables.Rule{Table: l.table, Chain: l.path, Exprs: append(drawn, &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop})})
+	conn.AddRule(&nftables.Rule{Table: l.table, Chain: l.path, Exprs: append(lossy(share), &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop})})
 	conn.AddRule(&nftables.Rule{Table: l.table, Chain: l.path, Exprs: []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}})
 	if err := conn.Flush(); err != nil {
 		return nil, unavailable("nftables", err)
