@@ -357,7 +357,8 @@ func TestIdleTimeoutCountsDown(t *testing.T) {
 		if len(entries) == 0 {
 			return true
 		}
-		if got := entries[0].Remaining; len(seen) == 0 || seen[len(seen)-1] != got {
+		// 3 is seen only within the kernel's tick in which the last packet passed.
+		if got := entries[0].Remaining; got < 3*time.Second && (len(seen) == 0 || seen[len(seen)-1] != got) {
 			seen = append(seen, got)
 		}
 		return false
