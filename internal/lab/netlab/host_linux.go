@@ -27,6 +27,11 @@ type Host struct {
 // that of the main thread.
 const threadNetNS = "/proc/thread-self/ns/net"
 
+// copied are the IPv4 settings that a new namespace takes over from the machine's
+// own (net.core.devconf_inherit_init_net is 0) and that decide which packets pass.
+// A machine with containers on it forwards.
+var copied = []string{"net.ipv4.ip_forward", "net.ipv4.conf.all.rp_filter", "net.ipv4.conf.default.rp_filter"}
+
 func newHost(name string) (_ *Host, err error) {
 	h := &Host{name: name, launcher: proc.NewLauncher(nil)}
 	defer func() {
@@ -46,6 +51,11 @@ func newHost(name string) (_ *Host, err error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range copied {
+		if err := h.WriteSysctl(name, "0"); err != nil {
+			return nil, err
+		}
 	}
 	return h, h.SetLinkUp("lo")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 
@@ -25,6 +26,15 @@ const (
 )
 
 var inside atomic.Bool
+
+// In a sandbox the main goroutine keeps the main thread, on which it runs until
+// the end of the last init. Else a host could get that thread, and Go cannot end
+// it: the host's namespace would stay, and /proc/self would show it.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == SandboxArg {
+		runtime.LockOSThread()
+	}
+}
 
 // Inside says whether this process is the one that does a sandbox's work.
 func Inside() bool { return inside.Load() }

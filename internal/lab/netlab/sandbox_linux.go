@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -121,10 +122,19 @@ func sandboxAttr() *syscall.SysProcAttr {
 	attr.Cloneflags |= unix.CLONE_NEWUSER
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
-	for c := range uintptr(unix.CAP_LAST_CAP + 1) {
+	for c := range lastCapability() + 1 {
 		attr.AmbientCaps = append(attr.AmbientCaps, c)
 	}
 	return attr
+}
+
+// lastCapability is the highest that both the kernel and this program know.
+func lastCapability() uintptr {
+	last, err := strconv.ParseUint(readSetting("/proc/sys/kernel/cap_last_cap"), 10, 8)
+	if err != nil {
+		return unix.CAP_LAST_CAP
+	}
+	return min(uintptr(last), unix.CAP_LAST_CAP)
 }
 
 // privileged says that this process can make the namespaces without a user

@@ -136,6 +136,18 @@ func NewLauncher(reaper *Reaper) *Launcher {
 // the thread ends with it.
 func (l *Launcher) run() {
 	runtime.LockOSThread()
+	if onMainThread() {
+		// That one ends with the program alone. Held until the next goroutine has
+		// begun, it cannot be the one that it gets.
+		next := make(chan struct{})
+		go func() {
+			close(next)
+			l.run()
+		}()
+		<-next
+		runtime.UnlockOSThread()
+		return
+	}
 	defer close(l.ended)
 	for {
 		select {

@@ -20,6 +20,10 @@ const ticksPerSecond = 100
 
 func setDeathSignal(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
+// onMainThread says whether the caller runs on the thread that the process began
+// with.
+func onMainThread() bool { return unix.Gettid() == os.Getpid() }
+
 // awaitExit blocks until the process has ended and leaves it to be waited for.
 // It returns false if it could not wait.
 func awaitExit(pid int) bool {

@@ -152,3 +152,23 @@ func TestProcessesIn(t *testing.T) {
 		t.Errorf("after the folder's removal: %+v, want the same two", got)
 	}
 }
+
+// Go cannot end the main thread, so that children which were started from it
+// would outlive their launcher.
+func TestALauncherLeavesTheMainThread(t *testing.T) {
+	for range 50 {
+		l := NewLauncher(nil)
+		if err := l.Do(func() error {
+			if onMainThread() {
+				t.Error("the launcher has the main thread")
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if err := l.Do(func() error { return nil }); err == nil {
+			t.Fatal("a closed launcher runs something")
+		}
+	}
+}

@@ -16,6 +16,9 @@ import (
 // alone ends the children of a lab that was killed.
 func setDeathSignal(*syscall.SysProcAttr, syscall.Signal) {}
 
+// onMainThread matters to the parent-death signal only.
+func onMainThread() bool { return false }
+
 // awaitExit cannot wait without reaping here.
 func awaitExit(int) bool { return false }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"chokepoint/internal/cli"
@@ -26,6 +27,9 @@ func Main(m *testing.M) int {
 			return m.Run()
 		})
 	}
+	// Under the race detector each process of a sandbox would end with a second's
+	// wait for the reports of other threads.
+	_ = os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
 	code, err := netlab.RunIn(context.Background(), netlab.Spec{Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr})
 	var unavailable *netlab.Unavailable
 	switch {
