@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -139,6 +140,67 @@ func TestSignalsEndItWhileRequestsWait(t *testing.T) {
 				t.Errorf("exit %v, want 0; more on stdout: %q; stderr %s", err, rest, &s.stderr)
 			}
 		})
+	}
+}
+
+// TestGracefulShutdown: SIGTERM lets the request in flight be answered, or cuts it off
+// when the time is over, which is a failure of one line.
+func TestGracefulShutdown(t *testing.T) {
+	for _, tt := range []struct {
+		timeout string
+		code    int
+		answer  string
+	}{
+		{"20s", cli.ExitOK, "HTTP/1.1 200 OK\r\n"},
+		{"50ms", cli.ExitFailure, ""},
+	} {
+		t.Run(tt.timeout, func(t *testing.T) {
+			t.Parallel()
+			s := startStub(t, command("", "-delay=400ms", "-shutdown=graceful", "-shutdown-timeout="+tt.timeout))
+			c, err := net.Dial("tcp", s.Public)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(patience))
+			io.WriteString(c, "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 2\r\n\r\nhi")
+			s.stats(func(st adminapi.StubStats) bool { return st.InFlight == 1 })
+			s.cmd.Process.Signal(syscall.SIGTERM)
+			data, err := io.ReadAll(c)
+			if err != nil || !strings.HasPrefix(string(data), tt.answer) || tt.answer == "" && len(data) > 0 {
+				t.Errorf("received %q, %v, want %q", data, err, tt.answer)
+			}
+			s.cmd.Wait()
+			if code := s.cmd.ProcessState.ExitCode(); code != tt.code {
+				t.Errorf("exit code %d, want %d; stderr %s", code, tt.code, &s.stderr)
+			}
+			if said := strings.Contains(s.stderr.String(), "upstream: requests in flight: 1, cut off"); said != (tt.code != cli.ExitOK) {
+				t.Errorf("stderr %s", &s.stderr)
+			}
+		})
+	}
+}
+
+// TestRequestLogOutlivesAKill: what had begun when the stub was killed is in its log.
+func TestRequestLogOutlivesAKill(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "requests.jsonl")
+	s := startStub(t, command("", "-delay=1h", "-name=was1", "-request-log="+log))
+	c, err := net.Dial("tcp", s.Public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "GET / HTTP/1.1\r\nHost: s\r\n"+adminapi.HeaderID+": a\r\n\r\n")
+	s.stats(func(st adminapi.StubStats) bool { return st.InFlight == 1 })
+	s.cmd.Process.Kill()
+	s.cmd.Wait()
+	data, err := os.ReadFile(log)
+	var run adminapi.StubRequest
+	if err == nil {
+		err = json.Unmarshal(data, &run)
+	}
+	if err != nil || run.ID != "a" || run.Connection != "was1-1" || run.Run != 1 || run.End != "" {
+		t.Errorf("the log has %q (%v)", data, err)
 	}
 }
 
