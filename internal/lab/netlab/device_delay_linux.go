@@ -56,18 +56,7 @@ func (k queueKind) exprs() []expr.Any {
 func findQueue(h *Host) (queueKind, error) {
 	var errs []error
 	for _, kind := range []queueKind{nftQueue, targetNFQUEUE} {
-		err := h.Do(func() error {
-			conn, err := nftables.New()
-			if err != nil {
-				return err
-			}
-			table := conn.AddTable(&nftables.Table{Name: tableName + "_try", Family: nftables.TableFamilyIPv4})
-			chain := conn.AddChain(&nftables.Chain{Name: "try", Table: table, Type: nftables.ChainTypeFilter,
-				Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
-			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: kind.exprs()})
-			conn.DelTable(table)
-			return conn.Flush()
-		})
+		err := tryRule(h, nftables.ChainTypeFilter, nftables.ChainHookForward, kind.exprs())
 		if err == nil {
 			return kind, nil
 		}

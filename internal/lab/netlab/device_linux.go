@@ -44,6 +44,12 @@ func (l *Lab) Router(host *Host, inside, outside string, d Device) (*Router, err
 	return r, nil
 }
 
+// The kernel's settings of a device (Documentation/networking/nf_conntrack-sysctl.rst).
+const (
+	idleSysctl  = "net.netfilter.nf_conntrack_tcp_timeout_established"
+	looseSysctl = "net.netfilter.nf_conntrack_tcp_loose"
+)
+
 // Host is the host that the router is.
 func (r *Router) Host() *Host { return r.host }
 
@@ -74,7 +80,7 @@ func (r *Router) set(d Device) error {
 	if r.delay != nil {
 		r.delay.set(d.Delay)
 	}
-	if err := r.host.WriteSysctl("net.netfilter.nf_conntrack_tcp_timeout_established", strconv.FormatInt(d.idleSeconds(), 10)); err != nil {
+	if err := r.host.WriteSysctl(idleSysctl, strconv.FormatInt(d.idleSeconds(), 10)); err != nil {
 		return err
 	}
 	// A packet that conntrack does not know is either taken in (loose) or INVALID,
@@ -95,7 +101,7 @@ func (r *Router) set(d Device) error {
 }
 
 func (r *Router) setLoose(value string) error {
-	return r.host.WriteSysctl("net.netfilter.nf_conntrack_tcp_loose", value)
+	return r.host.WriteSysctl(looseSysctl, value)
 }
 
 // Device is what Set was last given.

@@ -437,3 +437,23 @@ func TestRouterRefuses(t *testing.T) {
 		t.Error("captured on an interface that is not there")
 	}
 }
+
+// TestTries: where the tests above pass, so does each try, and it leaves nothing
+// that a router would trip over.
+func TestTries(t *testing.T) {
+	t.Parallel()
+	netlabtest.Need(t)
+	top := build(t)
+	defer top.lab.Close()
+	for name, try := range map[string]func(*netlab.Host) error{
+		"TryNAT": netlab.TryNAT, "TryReset": netlab.TryReset, "TryLoss": netlab.TryLoss, "TryDelay": netlab.TryDelay,
+		"TryConntrack": netlab.TryConntrack, "TryCapture": netlab.TryCapture, "TrySockets": netlab.TrySockets,
+	} {
+		if err := try(top.router); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := top.lab.Router(top.router, "inside", "outside", netlab.Device{Mode: netlab.Drop, Delay: time.Millisecond}); err != nil {
+		t.Error(err)
+	}
+}
