@@ -12,8 +12,8 @@ import (
 	"chokepoint/internal/lab/netlab/netlabtest"
 )
 
-// echo is a server on the sandbox's loopback, and how to connect to it.
-func echo(t *testing.T) (port uint16, dial func() (net.Conn, error)) {
+// echoOnPort is a server on the sandbox's loopback, and how to connect to it.
+func echoOnPort(t *testing.T) (port uint16, dial func() (net.Conn, error)) {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -59,8 +59,8 @@ func says(conn net.Conn, wait time.Duration) error {
 // with an error of the kernel; other ports do not notice; and it ends.
 func TestLosePort(t *testing.T) {
 	netlabtest.Need(t)
-	port, dial := echo(t)
-	_, dialOther := echo(t)
+	port, dial := echoOnPort(t)
+	_, dialOther := echoOnPort(t)
 	open, err := dial()
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestLosePort(t *testing.T) {
 // TestLosePortSome: a share of the packets, give or take six standard deviations.
 func TestLosePortSome(t *testing.T) {
 	netlabtest.Need(t)
-	port, dial := echo(t)
+	port, dial := echoOnPort(t)
 	conn, err := dial()
 	if err != nil {
 		t.Fatal(err)
