@@ -40,8 +40,8 @@ bench: build ## one run: make bench PROFILE=anti
 	@$(BIN)/lab run $(SCENARIO) $(call flag,profile,PROFILE) $(SETTINGS)
 
 .PHONY: compare
-compare: build ## alternated runs and their comparison: make compare PROFILES=anti,fixed RUNS=3
-	@$(BIN)/lab compare $(SCENARIO) -profiles="$(PROFILES)" -runs="$(RUNS)" $(SETTINGS)
+compare: build ## alternated runs and their comparison: make compare PROFILES=anti,fixed RUNS=3 [FAULTS=slow,loss]
+	@$(BIN)/lab compare $(SCENARIO) -profiles="$(PROFILES)" -runs="$(RUNS)" $(call flag,faults,FAULTS) $(SETTINGS)
 
 # One run of each: what is shown is how it dies and does not, not by how much. A browser
 # draws on the same machine, so a lag beyond the usual limit is no reason against it.

@@ -58,6 +58,24 @@ func TestVary(t *testing.T) {
 	}
 }
 
+func TestFaults(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		args   []string
+		labels []string
+	}{
+		{"faults in turn, with each profile", []string{"-faults=slow, loss"},
+			[]string{"anti fault=slow", "fixed fault=slow", "anti fault=loss", "fixed fault=loss"}},
+		{"beside what is varied", []string{"-profiles=anti", "-faults=refused", "-vary", "accept-backlog=10,100"},
+			[]string{"anti accept-backlog=10 fault=refused", "anti accept-backlog=100 fault=refused"}},
+	} {
+		labels, _, err := compared(t, test.args...)
+		if diff := cmp.Diff(test.labels, labels); err != nil || diff != "" {
+			t.Errorf("%s: %v, labels (-want +got):\n%s", test.name, err, diff)
+		}
+	}
+}
+
 func TestVaryRefuses(t *testing.T) {
 	for _, test := range []struct{ name, args, want string }{
 		{"no values", "-vary accept-backlog", "want a flag of lab run exhaustion and its values"},
@@ -71,6 +89,15 @@ func TestVaryRefuses(t *testing.T) {
 		{"a flag twice", "-vary accept-backlog=1 -vary accept-backlog=2", "-accept-backlog is varied twice"},
 		{"a value that is none", "-vary accept-backlog=many", "-vary: invalid value"},
 		{"a value out of range", "-vary accept-backlog=0", "-vary: -accept-backlog 0: want 1 to 65535"},
+		{"a fault that is none", "-faults gremlins", `unknown fault "gremlins"; choose of slow, hang, refused, reset, loss, tls_hang`},
+		{"a fault twice", "-faults slow,hang,slow", "slow is named twice"},
+		{"one fault and each", "-faults slow,hang -fault reset", "-fault is one fault for all runs and -faults is each in turn"},
+		{"each fault, twice", "-faults slow,hang -vary fault=reset,hang", "-fault is one fault for all runs"},
+		{"packets in containers", "-faults loss -runtime compose", "-fault=loss runs in network namespaces of its own; it goes with -runtime native only"},
+		{"packets and a proxy", "-faults loss -toxiproxy http://127.0.0.1:1", "-toxiproxy adds one fixed latency"},
+		{"a share of no packets", "-faults loss -loss 0", "-loss 0: want a share of the packets above 0, up to 1"},
+		{"calls that packets befall", "-fault loss -fault-rate 0.5", "-fault-rate 0.5: -fault=loss befalls packets, not calls; say -loss 0.5"},
+		{"connections that no permit opens", "-faults loss -kept-connections 21", "-kept-connections 21: profile fixed lets no more than 20 calls in"},
 		{"nothing to compare with", "-profiles anti -vary accept-backlog=1", "a comparison needs two"},
 	} {
 		var stdout, stderr bytes.Buffer

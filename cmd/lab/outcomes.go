@@ -23,6 +23,7 @@ func printComparison(w io.Writer, c result.Comparison, dir string) {
 	fmt.Fprintln(w, "\nmedians of the valid runs:")
 	printOutcomes(w, c)
 	fmt.Fprintln(w)
+	printFaults(w, c)
 	for _, warning := range c.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", warning)
 	}
@@ -68,6 +69,54 @@ func printOutcomes(w io.Writer, c result.Comparison) {
 		fmt.Fprintln(table)
 	}
 	table.Flush()
+}
+
+// printFaults prints a row for each fault with each profile, if the comparison is by
+// fault: what was expected of /fast, and what came out. The places are those of the last
+// dump under load.
+func printFaults(w io.Writer, c result.Comparison) {
+	if len(c.Faults) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "fault\tprofile\twant\tgot\tok\tfast failed %\tconnecting\treading\tqueued\tfree after s\t")
+	for _, cell := range c.Faults {
+		got := "no valid run"
+		if len(cell.Got) > 0 {
+			var outcomes []string
+			for _, o := range cell.Got {
+				outcomes = append(outcomes, string(o))
+			}
+			slices.Sort(outcomes)
+			got = strings.Join(slices.Compact(outcomes), " or ")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t", cell.Fault, cell.Profile, cell.Want, got, cell.OK)
+		figures := map[string]result.FaultFigure{}
+		under := ""
+		for _, f := range cell.Figures {
+			figures[f.Name] = f
+			if point, ok := strings.CutSuffix(f.Name, ".upstream_read"); ok && strings.HasPrefix(point, "dump.load_") {
+				under = point
+			}
+		}
+		for _, figure := range []struct {
+			name   string
+			factor float64
+		}{{"fast.failed_ratio", 100}, {under + ".upstream_connect", 1}, {under + ".upstream_read", 1}, {under + ".queued", 1}, {"recovery.seconds", 1}} {
+			f, ok := figures[figure.name]
+			switch {
+			case !ok:
+				fmt.Fprint(table, "-\t")
+			case strings.HasPrefix(f.Note, "not recovered"):
+				fmt.Fprintf(table, "> %.0f\t", f.Measured.Max)
+			default:
+				fmt.Fprintf(table, "%.1f\t", figure.factor*f.Measured.Median)
+			}
+		}
+		fmt.Fprintln(table)
+	}
+	table.Flush()
+	fmt.Fprintln(w)
 }
 
 // outcomeOf counts a profile's runs and names the outcome of the valid ones,

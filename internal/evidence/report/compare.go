@@ -18,7 +18,7 @@ type ComparedSummary struct {
 }
 
 // BuildComparison condenses runs, given in the order in which they ran, into a
-// comparison. Of head it takes ID, Scenario, Scale, StartedAt, Profiles and Planned;
+// comparison. Of head it takes ID, Scenario, Scale, StartedAt, Profiles, Planned and Faults;
 // the first profile is the one that the others are compared with. Only valid runs
 // enter the metrics; all are listed. Runs of a profile that head does not name are
 // left out of the metrics too.
@@ -41,6 +41,7 @@ func BuildComparison(head result.Comparison, runs []ComparedSummary) result.Comp
 	figures := figuresOf(all)
 	c.Metrics = append(c.Metrics, condense(figures, c.Profiles, valid)...)
 	c.Warnings = comparisonWarnings(c, valid)
+	c.Faults = fillFaults(head.Faults, runs)
 	return c
 }
 

@@ -85,6 +85,9 @@ func comparisonDocument(c comparisonFolder) document {
 	d.lead = append(d.lead, c.tiles())
 	d.add("May this comparison be believed?", c.believedBlocks()...)
 	d.add("Outcomes", c.outcomeBlocks()...)
+	if blocks := c.faultBlocks(); blocks != nil {
+		d.add("Faults on the path to the upstream", blocks...)
+	}
 	if len(c.Metrics) == 0 {
 		d.add("Figures of the invalid runs", c.invalidBlocks()...)
 	} else {
@@ -113,6 +116,15 @@ func comparisonDocument(c comparisonFolder) document {
 
 // against names the profiles, as far as a title has room.
 func (c comparisonFolder) against() string {
+	if len(c.Faults) > 0 {
+		var faults, profiles []string
+		for _, cell := range c.Faults {
+			faults, profiles = append(faults, cell.Fault), append(profiles, cell.Profile)
+		}
+		slices.Sort(faults)
+		slices.Sort(profiles)
+		return fmt.Sprintf("%s on the path to the upstream, with %s", plural(len(slices.Compact(faults)), "fault"), strings.Join(slices.Compact(profiles), " and "))
+	}
 	if len(c.Profiles) > 3 {
 		return fmt.Sprintf("%s against %s", c.Profiles[0], plural(len(c.Profiles)-1, "other profile"))
 	}

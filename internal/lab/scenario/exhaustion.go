@@ -97,7 +97,7 @@ func (r *Run) Into(ctx context.Context, dir string) (Outcome, error) {
 	if err := s.preflight(); err != nil {
 		return Outcome{}, err
 	}
-	r.Progress("profile %s; the upstream answers after %s", s.profileText(), s.delayText())
+	r.Progress("profile %s; %s", s.profileText(), s.upstreamText())
 	o := newObserver()
 	defer o.close()
 	phases := &phases{run: r, e: e, observer: o, dir: dir, feed: newFeed(r.Live, o, s, r.Progress)}

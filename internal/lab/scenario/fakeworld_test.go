@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -57,8 +58,12 @@ type fakeWorld struct {
 	usage    func() map[string]proc.Usage // of the processes but the load generator
 	rows     []result.Request             // of the load
 
+	opens bool // a call to /upstream opens a connection to the stub
+
 	mu     sync.Mutex
 	broken map[string]bool // paths that answer 500
+	puts   []string        // bodies
+	opened int             // connections to the stub
 	closed bool
 }
 
@@ -88,9 +93,21 @@ func newFakeWorld(t *testing.T) *fakeWorld {
 	w.victim = httptest.NewServer(w.server(map[string]func() any{
 		adminapi.PathStats: stats, adminapi.PathSeen: func() any { return seen },
 		adminapi.PathVisits: func() any { return adminapi.Visits{} },
+		"/upstream": func() any {
+			if w.opens {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.opened++
+			}
+			return nil
+		},
 	}))
 	w.stub = httptest.NewServer(w.server(map[string]func() any{
-		adminapi.PathStats: func() any { return adminapi.StubStats{} },
+		adminapi.PathStats: func() any {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return adminapi.StubStats{Connections: w.opened}
+		},
 	}))
 	t.Cleanup(w.victim.Close)
 	t.Cleanup(w.stub.Close)
@@ -101,6 +118,10 @@ func newFakeWorld(t *testing.T) *fakeWorld {
 func (w *fakeWorld) server(answers map[string]func() any) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
+		if r.Method == http.MethodPut {
+			body, _ := io.ReadAll(r.Body)
+			w.puts = append(w.puts, string(body))
+		}
 		broken := w.broken[r.URL.Path]
 		w.mu.Unlock()
 		if broken {

@@ -144,13 +144,13 @@ func TestSamplesAreMadeOfWhatTheVictimTells(t *testing.T) {
 // Each profile's sentence says what that profile does.
 func TestTheSentenceOfTheLoad(t *testing.T) {
 	for name, want := range map[string]string{
-		"anti":      "Nothing bounds the calls, and each holds its worker until the stub answers: the model has all 200 workers busy",
+		"anti":      "Nothing bounds the calls, and each holds its worker for as long as it takes: the model has all 200 workers busy",
 		"timeout":   "No call holds its worker for longer than its timeout, however many there are: the model has at most 4",
 		"bulkhead":  "At most 20 calls at a time hold a worker, however long they take: the model has at most 2",
 		"fixed":     "At most 20 calls at a time hold a worker, and none for longer than its timeout: the model has at most 2",
 		"breaker":   "After 6 failures in a row the breaker lets no call by: the model has at most ",
 		"shed":      "Nothing bounds the calls, and what finds 50 queued is refused: the model has all 200 workers busy",
-		"cancel":    "Nothing bounds the calls, and each holds its worker until the stub answers: the model has all 200 workers busy",
+		"cancel":    "Nothing bounds the calls, and each holds its worker for as long as it takes: the model has all 200 workers busy",
 		"unbounded": "There is no pool: each request has a goroutine of its own, and up to ",
 	} {
 		s := testSettings(t, "-profile="+name, "-scale=0.25", "-duration=60s", "-dump-at=15s")
@@ -163,7 +163,7 @@ func TestTheSentenceOfTheLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := loadSentence(&s, prediction)
-		if !strings.HasPrefix(got, "Load: 80/s to /fast and 80/s to /upstream for 15s, and the stub answers after 7.5s (30s at scale 1). "+want) {
+		if !strings.HasPrefix(got, "Load: 80/s to /fast and 80/s to /upstream for 15s, and the upstream answers after 7.5s (30s at scale 1). "+want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}

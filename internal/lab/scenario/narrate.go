@@ -22,8 +22,8 @@ func (p *phases) say(name, sentence string) {
 // settings' and the model's, in real time, since that is how it goes by.
 
 func startSentence(s *Settings) string {
-	return fmt.Sprintf("A database, a stub that answers after %s, and the victim with %s: each is a process of its own, so that no figure comes out of a shared one.",
-		s.delayText(), s.protections())
+	return fmt.Sprintf("A database, the victim with %s, and a stub as its upstream: each is a process of its own, so that no figure comes out of a shared one. In this run %s.",
+		s.protections(), s.upstreamText())
 }
 
 func baselineSentence(s *Settings) string {
@@ -32,8 +32,8 @@ func baselineSentence(s *Settings) string {
 
 // loadSentence says what holds the workers, and for how long.
 func loadSentence(s *Settings, prediction queueing.Prediction) string {
-	begin := fmt.Sprintf("Load: %.4g/s to /fast and %.4g/s to /upstream for %v, and the stub answers after %s. ",
-		s.realRate(s.FastRate).PerSecond(), s.realRate(s.UpstreamRate).PerSecond(), s.real(s.Duration), s.delayText())
+	begin := fmt.Sprintf("Load: %.4g/s to /fast and %.4g/s to /upstream for %v, and %s. ",
+		s.realRate(s.FastRate).PerSecond(), s.realRate(s.UpstreamRate).PerSecond(), s.real(s.Duration), s.upstreamText())
 	p, _ := s.Profile.Profile() // Validate has resolved it
 	busy := int(prediction.Pool.MaxBusy.Nominal)
 	switch {
@@ -59,7 +59,7 @@ func holds(p profile.Profile) string {
 	case p.MaxQueue > 0:
 		return fmt.Sprintf("Nothing bounds the calls, and what finds %d queued is refused", p.MaxQueue)
 	}
-	return "Nothing bounds the calls, and each holds its worker until the stub answers"
+	return "Nothing bounds the calls, and each holds its worker for as long as it takes"
 }
 
 func recoverySentence(s *Settings, prediction queueing.Prediction) string {
@@ -79,6 +79,19 @@ func recoverySentence(s *Settings, prediction queueing.Prediction) string {
 func (s *Settings) protections() string {
 	p, _ := s.Profile.Profile() // Validate has resolved it
 	return "profile " + p.Name + " (" + p.Summary + ")"
+}
+
+// upstreamText says what befalls a call to the upstream.
+func (s *Settings) upstreamText() string {
+	switch {
+	case s.pathFault != nil && !s.pathFault.Slow:
+		return s.pathFault.Does
+	case s.Loses():
+		return fmt.Sprintf("the upstream answers after %s, and %.4g %% of the packets to and from it are lost", s.delayText(), 100*s.Loss)
+	case s.Fault != "":
+		return fmt.Sprintf("the upstream answers after %s, and the fault %s befalls %.4g %% of the calls", s.delayText(), s.Fault, 100*s.FaultRate)
+	}
+	return "the upstream answers after " + s.delayText()
 }
 
 // delayText is the stub's delay as it is met: a constant one in real time.
