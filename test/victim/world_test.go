@@ -180,7 +180,7 @@ func (a answer) cause(t *testing.T) string {
 	if got := a.header.Get("Content-Type"); got != "application/json" {
 		t.Errorf("content type %q of a %d", got, a.status)
 	}
-	var e adminapi.Error
+	var e adminapi.UpstreamAnswer // other errors have its first fields
 	d := json.NewDecoder(bytes.NewReader(a.body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&e); err != nil || e.Error == "" {
@@ -297,7 +297,7 @@ func (w *world) checkWhere(d result.Dump) {
 	for where, n := range d.Where {
 		switch {
 		case n == 0 || where == stacks.Queued:
-		case where == stacks.Other:
+		case where == stacks.Other || where == stacks.UpstreamConnect:
 			want[stacks.UpstreamRead] += n
 		default:
 			want[where] += n
@@ -316,7 +316,7 @@ func (w *world) checkWhere(d result.Dump) {
 // with its text. What /stats says must then be the same.
 func (w *world) dumpWhen(want map[string]int) (result.Dump, []byte) {
 	w.t.Helper()
-	full := map[string]int{stacks.Idle: 0, stacks.UpstreamRead: 0, stacks.PermitWait: 0,
+	full := map[string]int{stacks.Idle: 0, stacks.UpstreamConnect: 0, stacks.UpstreamRead: 0, stacks.PermitWait: 0,
 		stacks.Database: 0, stacks.Queued: 0, stacks.Running: 0, stacks.Other: 0}
 	workers := 0
 	for where, n := range want {
