@@ -63,6 +63,8 @@ func boundedBlocks(blocks []block) []block {
 			all = append(all, chart{boundedText(bl.caption), boundedChart(bl.spec), boundedBlocks(bl.numbers), boundedBlocks(bl.standIn)})
 		case bars:
 			all = append(all, boundedBars(bl))
+		case strip:
+			all = append(all, boundedStrip(bl))
 		case unabridged:
 			all = append(all, unabridged{boundedBlocks(bl.blocks)})
 		}
@@ -147,6 +149,22 @@ func boundedBars(b bars) bars {
 			row.parts = append(row.parts, barPart{label(p.label), p.colour, p.value, wholeLink(p.href)})
 		}
 		shown.rows = append(shown.rows, row)
+	}
+	return shown
+}
+
+func boundedStrip(s strip) strip {
+	shown := strip{caption: boundedText(s.caption), from: s.from, to: s.to, numbers: boundedBlocks(s.numbers)}
+	for _, k := range s.keys {
+		shown.keys = append(shown.keys, barKey{label(k.label), k.colour})
+	}
+	for _, l := range s.lanes {
+		lane := stripLane{name: boundedText(l.name)}
+		for _, m := range l.marks {
+			m.label = label(m.label)
+			lane.marks = append(lane.marks, m)
+		}
+		shown.lanes = append(shown.lanes, lane)
 	}
 	return shown
 }

@@ -99,6 +99,28 @@ type barPart struct {
 	href   string // an anchor of the page or of another one, or empty
 }
 
+// strip is a line of moments and spans of time for each of several actors, all over one
+// axis. Lanes of a format that cannot draw are left to its numbers.
+type strip struct {
+	caption  text
+	keys     []barKey
+	from, to float64 // seconds
+	lanes    []stripLane
+	numbers  []block // in which every mark is told as text
+}
+
+type stripLane struct {
+	name  text
+	marks []stripMark
+}
+
+// stripMark is a moment where from is to.
+type stripMark struct {
+	label    string
+	colour   page.Colour
+	from, to float64 // seconds
+}
+
 // unabridged is what only a page shows, since there it can be folded up and linked
 // to.
 type unabridged struct{ blocks []block }
@@ -106,6 +128,7 @@ type unabridged struct{ blocks []block }
 func (tiles) isBlock()      {}
 func (chart) isBlock()      {}
 func (bars) isBlock()       {}
+func (strip) isBlock()      {}
 func (unabridged) isBlock() {}
 
 func (paragraph) isBlock() {}
@@ -133,11 +156,13 @@ const (
 	plainStyle style = iota
 	strongStyle
 	codeStyle
+	badStyle // what a reader must not miss; it reads so without colour too
 )
 
 func plain(s string) text  { return text{{text: s}} }
 func strong(s string) text { return text{{text: s, style: strongStyle}} }
 func code(s string) text   { return text{{text: s, style: codeStyle}} }
+func bad(s string) text    { return text{{text: s, style: badStyle}} }
 
 func link(label, href string) text { return text{{text: label, href: href}} }
 

@@ -131,14 +131,19 @@ type htmlWriter struct {
 }
 
 func (w *htmlWriter) anchor(title string) string {
-	name := strings.Trim(strings.Join(strings.FieldsFunc(strings.ToLower(title), func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	}), "-"), "-")
+	name := slug(title)
 	w.anchors[name]++
 	if n := w.anchors[name]; n > 1 {
 		name = fmt.Sprintf("%s-%d", name, n)
 	}
 	return name
+}
+
+// slug is a title as part of an address.
+func slug(title string) string {
+	return strings.Join(strings.FieldsFunc(strings.ToLower(title), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}), "-")
 }
 
 func (w *htmlWriter) blocks(blocks []block) []htmlBlock {
@@ -170,6 +175,8 @@ func (w *htmlWriter) blocks(blocks []block) []htmlBlock {
 			views = append(views, htmlBlock{Chart: &htmlChart{fmt.Sprintf("chart-%d", w.charts), htmlSpans(bl.caption), bl.spec, w.blocks(bl.numbers)}})
 		case bars:
 			views = append(views, htmlBlock{Bars: w.bars(bl)})
+		case strip:
+			views = append(views, htmlBlock{Bars: w.strip(bl)})
 		case unabridged:
 			views = append(views, w.blocks(bl.blocks)...)
 		}
@@ -215,6 +222,36 @@ func (w *htmlWriter) bars(b bars) *htmlBars {
 	return view
 }
 
+// strip is drawn as bars whose parts stand where their time is. A part that would be
+// too narrow to be seen is as wide as leastMark.
+func (w *htmlWriter) strip(s strip) *htmlBars {
+	view := &htmlBars{Caption: htmlSpans(s.caption), Numbers: w.blocks(s.numbers)}
+	for _, k := range s.keys {
+		view.Keys = append(view.Keys, htmlKey{k.label, k.colour})
+	}
+	length := s.to - s.from
+	for _, l := range s.lanes {
+		bar := htmlBar{Name: htmlSpans(l.name), Label: plural(len(l.marks), "mark")}
+		for _, m := range l.marks {
+			if !(length > 0) {
+				break
+			}
+			x := inBar((m.from - s.from) / length)
+			width := max(inBar((m.to-s.from)/length)-x, leastMark)
+			bar.Parts = append(bar.Parts, htmlPart{Label: m.label, Colour: m.colour, X: min(x, barWidth-leastMark), Width: width})
+		}
+		view.Rows = append(view.Rows, bar)
+	}
+	return view
+}
+
+const leastMark = 3
+
+// inBar is a share of a bar in its units, to a hundredth of one.
+func inBar(share float64) float64 {
+	return math.Round(min(max(share, 0), 1)*barWidth*100) / 100
+}
+
 func htmlSpans(t text) []htmlSpan {
 	var spans []htmlSpan
 	for _, s := range t {
@@ -224,6 +261,8 @@ func htmlSpans(t text) []htmlSpan {
 			view.Style = "code"
 		case strongStyle:
 			view.Style = "strong"
+		case badStyle:
+			view.Style = "bad"
 		}
 		switch {
 		case s.report != "":

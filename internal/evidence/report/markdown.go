@@ -42,6 +42,11 @@ func writeBlock(b *strings.Builder, bl block) {
 			writeBlock(b, inner)
 		}
 		return
+	case strip:
+		for _, inner := range bl.numbers {
+			writeBlock(b, inner)
+		}
+		return
 	}
 	b.WriteByte('\n')
 	switch bl := bl.(type) {
@@ -63,7 +68,11 @@ func writeBlock(b *strings.Builder, bl block) {
 	case details:
 		// Markdown begins again after a blank line. The summary is HTML: GFM reads
 		// nothing in a block that begins with this tag.
-		b.WriteString("<details>\n<summary>" + htmlText(bl.summary) + "</summary>\n")
+		anchor := ""
+		if bl.anchor != "" {
+			anchor = ` id="` + html.EscapeString(bl.anchor) + `"`
+		}
+		b.WriteString("<details" + anchor + ">\n<summary>" + htmlText(bl.summary) + "</summary>\n")
 		for _, inner := range bl.blocks {
 			writeBlock(b, inner)
 		}
@@ -79,7 +88,7 @@ func htmlText(t text) string {
 		switch s.style {
 		case codeStyle:
 			written = "<code>" + written + "</code>"
-		case strongStyle:
+		case strongStyle, badStyle:
 			written = "<strong>" + written + "</strong>"
 		}
 		b.WriteString(written)
@@ -119,7 +128,7 @@ func inline(t text, inCell bool) string {
 		switch s.style {
 		case codeStyle:
 			written = codeSpan(s.text, inCell)
-		case strongStyle:
+		case strongStyle, badStyle:
 			written = "**" + escape(s.text) + "**"
 		default:
 			written = escape(s.text)
@@ -128,7 +137,7 @@ func inline(t text, inCell bool) string {
 			written = "[" + written + "](" + target(path.Join(s.report, result.ReportFile)) + ")"
 		}
 		if s.href != "" {
-			written = "[" + written + "](" + target(s.href) + ")"
+			written = "[" + written + "](" + linkTarget(s.href) + ")"
 		}
 		b.WriteString(written)
 	}
@@ -203,6 +212,14 @@ func fenceFor(lines []string, fence string) string {
 // as cli.Printable leaves it.
 func oneLine(s string) string {
 	return cli.Printable(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) }), " "))
+}
+
+// linkTarget is that of an anchor of the page, or of a relative path.
+func linkTarget(href string) string {
+	if anchor, ok := strings.CutPrefix(href, "#"); ok {
+		return "#" + target(anchor)
+	}
+	return target(href)
 }
 
 // target makes a relative path the target of a link.

@@ -44,6 +44,9 @@ func readRun(dir string) (runFolder, error) {
 	if m, err := result.ReadManifest(dir); r.note(result.ManifestFile, err) {
 		r.manifest = &m
 	}
+	if len(summary.Cases) > 0 {
+		return r, nil // a matrix has no load, but a folder for each cell, which is read as it is told
+	}
 	if l, err := result.ReadLoad(filepath.Join(dir, result.LoadFile)); r.note(result.LoadFile, err) {
 		r.load = &l
 	}

@@ -18,6 +18,9 @@ func Run(dir string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if len(r.summary.Cases) > 0 {
+		return render(matrixDocument(r))
+	}
 	return render(runDocument(r), r.malformed)
 }
 

@@ -1,0 +1,349 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"chokepoint/internal/result"
+)
+
+// A run whose scenario is a matrix is told by its cells: how many are as was wanted, the
+// matrix, what follows from it, and behind each cell the evidence.
+
+// matrixRun is such a run, with what its report derives from the cells.
+type matrixRun struct {
+	runFolder
+	cases   []result.Case
+	anchors []string // of the section of each case
+}
+
+func newMatrixRun(r runFolder) matrixRun {
+	m := matrixRun{runFolder: r, cases: r.summary.Cases}
+	taken := map[string]int{}
+	for _, c := range m.cases {
+		name := "cell-" + slug(strings.Join([]string{c.ID, c.Client, c.Method, c.Defence}, " "))
+		taken[name]++
+		if n := taken[name]; n > 1 {
+			name = fmt.Sprintf("%s-%d", name, n)
+		}
+		m.anchors = append(m.anchors, name)
+	}
+	return m
+}
+
+// matrixDocument also gives the errors of evidence that is there and cannot be read.
+func matrixDocument(r runFolder) (document, []error) {
+	m := newMatrixRun(r)
+	s := m.summary
+	d := document{title: m.title(), lead: []block{runLead(s), paragraph{strong(m.sentence())}}}
+	if s.Run.Scale != 1 {
+		d.lead = append(d.lead, scaleNote(s.Run.Scale))
+	}
+	d.lead = append(d.lead, m.tiles())
+	d.add("May this run be believed?", m.believedBlocks()...)
+	d.add("Verdict", m.verdictBlocks()...)
+	d.add("The matrix", m.matrixBlocks()...)
+	if blocks := m.predictedBlocks(); blocks != nil {
+		d.add("Predicted beside measured", blocks...)
+	}
+	if blocks := m.requestBlocks(); blocks != nil {
+		d.add("What became of the requests", blocks...)
+	}
+	if blocks := m.defenceBlocks(); blocks != nil {
+		d.add("Safe defaults", blocks...)
+	}
+	cells, malformed := m.cellBlocks()
+	d.add("The cells", cells...)
+	d.add("All cells in figures", m.figures())
+	d.add("Conditions", conditionBlocks(m.manifest, m.unread[result.ManifestFile])...)
+	return d, append(slices.Clone(m.malformed), malformed...)
+}
+
+func (m matrixRun) title() string {
+	if !m.summary.Validity.Valid {
+		return "Invalid run: " + m.summary.Run.Scenario
+	}
+	return fmt.Sprintf("%s: %s as wanted", capitalisedName(m.summary.Run.Scenario), m.asWanted())
+}
+
+// asWanted is how many of the cells are what was wanted.
+func (m matrixRun) asWanted() string {
+	return fmt.Sprintf("%s of %s", count(len(m.cases)-len(m.unwanted())), plural(len(m.cases), "cell"))
+}
+
+// unwanted are the indices of the cells that are not what was wanted, those that could
+// not be carried out among them.
+func (m matrixRun) unwanted() (found []int) {
+	for i, c := range m.cases {
+		if !asWanted(c) {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+func asWanted(c result.Case) bool { return c.OK && c.Failure == "" }
+
+// sentence is the verdict in one sentence.
+func (m matrixRun) sentence() string {
+	s := m.summary
+	if s.Verdict.Outcome == result.Invalid || !s.Validity.Valid {
+		return fmt.Sprintf("Invalid: there is no verdict. As wanted: %s.", m.asWanted())
+	}
+	return fmt.Sprintf("%s: %s are as was wanted before the run.", capitalised(outcomeInWords(s.Verdict.Outcome)), m.asWanted())
+}
+
+func (m matrixRun) tiles() tiles {
+	s := m.summary
+	var t tiles
+	add := func(label, value, note string, is tone) { t.tiles = append(t.tiles, tile{label, value, note, is}) }
+	if s.Validity.Valid {
+		add("May it be believed?", "yes", "the run is valid", goodTone)
+	} else {
+		add("May it be believed?", "no", "the reasons are below", badTone)
+	}
+	unwanted := len(m.unwanted())
+	is := goodTone
+	if unwanted > 0 {
+		is = badTone
+	}
+	add("Cells as wanted", count(len(m.cases)-unwanted), "of "+count(len(m.cases)), is)
+	var twice, lost int
+	for _, c := range m.cases {
+		twice += c.Counts.ExecutedTwice
+		lost += c.Counts.FailedButExecuted
+	}
+	add("Failed, but executed", count(lost), plural(lost, "request")+" of all cells", "")
+	add("Executed twice", count(twice), plural(twice, "request")+" of all cells", "")
+	return t
+}
+
+func (m matrixRun) believedBlocks() []block {
+	s := m.summary
+	var blocks []block
+	if s.Validity.Valid {
+		blocks = append(blocks, sentence(strong("Yes: the run is valid."), plain(" What speaks for it:")))
+	} else {
+		blocks = append(blocks, sentence(strong("No: the run is invalid."), plain(" Every cell is shown all the same. The reasons:")),
+			reasonList(s.Validity.Reasons, "The summary gives no reason."), paragraph{plain("What else bears on it:")})
+	}
+	var failed []text
+	for i, c := range m.cases {
+		if c.Failure != "" {
+			failed = append(failed, join(m.cellLink(i), plain(": "+c.Failure)))
+		}
+	}
+	facts := []text{plain(fmt.Sprintf("%s of %s were carried out.", count(len(m.cases)-len(failed)), plural(len(m.cases), "cell")))}
+	if early := s.Run.EndedEarly; early != "" {
+		facts = append(facts, plain("The run was ended early, by "+early+"."))
+	}
+	blocks = append(blocks, list{facts})
+	if failed != nil {
+		blocks = append(blocks, paragraph{strong("Cells that could not be carried out:")}, list{failed})
+	}
+	if len(s.Validity.Warnings) > 0 {
+		blocks = append(blocks, paragraph{strong("Warnings:")}, reasonList(s.Validity.Warnings, ""))
+	}
+	return blocks
+}
+
+// verdictBlocks put what was wanted beside what came, of the cells where they differ.
+func (m matrixRun) verdictBlocks() []block {
+	blocks := []block{paragraph{strong(m.sentence())}}
+	t := table{columns: []column{words("cell"), words("wanted"), words("got"), words("the rule behind it")}}
+	for _, i := range m.unwanted() {
+		c := m.cases[i]
+		got := c.Got
+		if c.Failure != "" {
+			got = strings.TrimPrefix(got+"; not carried out: "+c.Failure, "; ")
+		}
+		t.rows = append(t.rows, []text{m.cellLink(i), plain(c.Want), plain(got), plain(c.Why)})
+	}
+	if len(t.rows) > 0 {
+		blocks = append(blocks, paragraph{plain("Not as wanted:")}, t)
+	}
+	checks := table{columns: []column{words("check"), words("wanted"), words("got"), words("holds")}}
+	for _, c := range m.summary.Verdict.Checks {
+		// A check of a single cell only repeats it.
+		if slices.ContainsFunc(m.cases, func(of result.Case) bool { return of.Want == c.Want && of.Got == c.Got }) {
+			continue
+		}
+		checks.rows = append(checks.rows, []text{plain(c.Name), plain(c.Want), plain(c.Got), yesNo(c.OK)})
+	}
+	if len(checks.rows) > 0 {
+		blocks = append(blocks, checks)
+	}
+	return blocks
+}
+
+// matrixRow are the cells that differ in client and method alone.
+type matrixRow struct{ id, title, defence, why string }
+
+func rowOf(c result.Case) matrixRow { return matrixRow{c.ID, c.Title, c.Defence, c.Why} }
+
+func columnOf(c result.Case) string { return strings.TrimSpace(c.Client + " " + c.Method) }
+
+// matrixBlocks are a table for each group: a row for each case and defence, a column for
+// each client and method.
+func (m matrixRun) matrixBlocks() []block {
+	blocks := []block{paragraph{plain("Each cell has its outcome, how long it took and whether that is as wanted; it leads to its evidence. " +
+		"How often a handler ran is said where a request failed although it ran, or where it ran more than once.")}}
+	for _, group := range valuesOf(m.cases, func(c result.Case) string { return c.Group }) {
+		in := m.where(func(c result.Case) bool { return c.Group == group })
+		columns := m.valuesIn(in, columnOf)
+		t := table{columns: []column{words("case"), words("what"), words("defence")}}
+		for _, c := range columns {
+			t.columns = append(t.columns, words(c))
+		}
+		t.columns = append(t.columns, words("why"))
+		var rows []matrixRow
+		for _, i := range in {
+			if row := rowOf(m.cases[i]); !slices.Contains(rows, row) {
+				rows = append(rows, row)
+			}
+		}
+		for _, row := range rows {
+			cells := []text{strong(row.id), plain(row.title), code(row.defence)}
+			for _, column := range columns {
+				cells = append(cells, m.cell(in, row, column))
+			}
+			t.rows = append(t.rows, append(cells, plain(row.why)))
+		}
+		if group != "" {
+			blocks = append(blocks, paragraph{strong(group)})
+		}
+		blocks = append(blocks, t)
+	}
+	return blocks
+}
+
+// cell is what stands in the matrix; a dash where nothing was tried.
+func (m matrixRun) cell(in []int, row matrixRow, column string) text {
+	var all text
+	for _, i := range in {
+		c := m.cases[i]
+		if rowOf(c) != row || columnOf(c) != column {
+			continue
+		}
+		if all != nil {
+			all = join(all, plain("; "))
+		}
+		all = join(all, m.told(i))
+	}
+	if all == nil {
+		return plain(none)
+	}
+	return all
+}
+
+// told is a cell in a few words.
+func (m matrixRun) told(i int) text {
+	c := m.cases[i]
+	if c.Failure != "" {
+		return join(m.linkTo(i, "not carried out"), plain(", "), bad("not as wanted"))
+	}
+	words := ""
+	if c.Seconds > 0 {
+		words = " " + took(c.Seconds)
+	}
+	if n := c.Counts.FailedButExecuted; n > 0 || c.HandlerRuns > 1 {
+		words += ", " + plural(c.HandlerRuns, "run")
+	}
+	words += ", "
+	if c.OK {
+		return join(m.linkTo(i, outcomeOf(c.Got)), plain(words+"ok"))
+	}
+	return join(m.linkTo(i, outcomeOf(c.Got)), plain(words), bad("not as wanted"))
+}
+
+func (m matrixRun) linkTo(i int, label string) text {
+	if label == "" {
+		label = none
+	}
+	return link(label, "#"+m.anchors[i])
+}
+
+// cellLink names a cell and leads to it.
+func (m matrixRun) cellLink(i int) text { return m.linkTo(i, cellName(m.cases[i])) }
+
+func cellName(c result.Case) string {
+	name := strings.TrimSpace(c.ID + " " + columnOf(c))
+	if c.Defence != "" && c.Defence != result.DefenceNone {
+		name += ", " + c.Defence
+	}
+	return name
+}
+
+// outcomeOf is the outcome with which a want or a got begins.
+func outcomeOf(words string) string {
+	outcome, _, _ := strings.Cut(words, ",")
+	return strings.TrimSpace(outcome)
+}
+
+// took prints seconds where there are some, else milliseconds.
+func took(seconds float64) string {
+	if seconds >= 1 {
+		return number(seconds, 2) + " s"
+	}
+	return milliseconds(seconds*1000) + " ms"
+}
+
+// predictedBlocks are the cells of which a rule gives figures beyond what was wanted.
+func (m matrixRun) predictedBlocks() []block {
+	t := table{columns: []column{words("cell"), words("predicted"), words("measured"), numbers("time"), words("as wanted")}}
+	for i, c := range m.cases {
+		if c.Predicted != "" {
+			t.rows = append(t.rows, []text{m.cellLink(i), plain(c.Predicted), plain(c.Got), plain(took(c.Seconds)), yesNo(asWanted(c))})
+		}
+	}
+	if len(t.rows) == 0 {
+		return nil
+	}
+	return []block{t}
+}
+
+// figures are all cells, for a spreadsheet.
+func (m matrixRun) figures() table {
+	t := table{columns: []column{words("case"), words("client"), words("method"), words("defence"), words("wanted"), words("got"), words("as wanted"),
+		numbers("time"), words("error"), words("connection"), numbers("attempts"), numbers("handler runs"), numbers("retransmits")}}
+	for i, c := range m.cases {
+		attempts := none
+		if c.Attempts > 0 {
+			attempts = count(c.Attempts)
+		}
+		t.rows = append(t.rows, []text{m.linkTo(i, c.ID), plain(c.Client), plain(c.Method), plain(c.Defence), plain(c.Want), plain(c.Got), yesNo(asWanted(c)),
+			plain(took(c.Seconds)), plain(c.Error), plain(c.Connection), plain(attempts), plain(count(c.HandlerRuns)), plain(count(c.Retransmits))})
+	}
+	return t
+}
+
+// where are the indices of the cases that a condition holds of.
+func (m matrixRun) where(holds func(result.Case) bool) (found []int) {
+	for i, c := range m.cases {
+		if holds(c) {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+func (m matrixRun) valuesIn(in []int, of func(result.Case) string) []string {
+	var some []result.Case
+	for _, i := range in {
+		some = append(some, m.cases[i])
+	}
+	return valuesOf(some, of)
+}
+
+// valuesOf are the values of the cases, each once, in the order of their first.
+func valuesOf(cases []result.Case, of func(result.Case) string) (found []string) {
+	seen := map[string]bool{}
+	for _, c := range cases {
+		if v := of(c); !seen[v] {
+			seen[v] = true
+			found = append(found, v)
+		}
+	}
+	return found
+}
