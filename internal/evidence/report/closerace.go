@@ -81,14 +81,3 @@ func closeRaceChart(client string, points []result.CloseRacePoint) chart {
 		numbers: []block{t}, standIn: []block{paragraph{join(code(client), plain(": share of the requests that fail, by method and defence"))}, t},
 	}
 }
-
-// valuesOf are the values of a field, each once, in the order of the points.
-func valuesOf(points []result.CloseRacePoint, field func(result.CloseRacePoint) string) []string {
-	var values []string
-	for _, p := range points {
-		if v := field(p); !slices.Contains(values, v) {
-			values = append(values, v)
-		}
-	}
-	return values
-}

@@ -44,6 +44,9 @@ func matrixDocument(r runFolder) (document, []error) {
 	d.add("May this run be believed?", m.believedBlocks()...)
 	d.add("Verdict", m.verdictBlocks()...)
 	d.add("The matrix", m.matrixBlocks()...)
+	if s.Run.Scenario == result.ScenarioCloseRace {
+		d.add("Failed requests over the think time", closeRaceBlocks(m.runFolder)...)
+	}
 	if blocks := m.predictedBlocks(); blocks != nil {
 		d.add("Predicted beside measured", blocks...)
 	}
@@ -336,14 +339,13 @@ func (m matrixRun) valuesIn(in []int, of func(result.Case) string) []string {
 	return valuesOf(some, of)
 }
 
-// valuesOf are the values of the cases, each once, in the order of their first.
-func valuesOf(cases []result.Case, of func(result.Case) string) (found []string) {
-	seen := map[string]bool{}
-	for _, c := range cases {
-		if v := of(c); !seen[v] {
-			seen[v] = true
-			found = append(found, v)
+// valuesOf are the values of a field, each once, in the order of the items.
+func valuesOf[T any](items []T, field func(T) string) []string {
+	var values []string
+	for _, item := range items {
+		if v := field(item); !slices.Contains(values, v) {
+			values = append(values, v)
 		}
 	}
-	return found
+	return values
 }

@@ -44,6 +44,11 @@ func readRun(dir string) (runFolder, error) {
 	if m, err := result.ReadManifest(dir); r.note(result.ManifestFile, err) {
 		r.manifest = &m
 	}
+	if summary.Run.Scenario == result.ScenarioCloseRace {
+		if points, err := result.ReadCloseRace(filepath.Join(dir, result.CloseRaceFile)); r.note(result.CloseRaceFile, err) {
+			r.closeRace = points
+		}
+	}
 	if len(summary.Cases) > 0 {
 		return r, nil // a matrix has no load, but a folder for each cell, which is read as it is told
 	}
@@ -61,11 +66,6 @@ func readRun(dir string) (runFolder, error) {
 	}
 	if totals, err := readTotals(filepath.Join(dir, result.HistogramFile), summary); r.note(result.HistogramFile, err) {
 		r.totals = totals
-	}
-	if summary.Run.Scenario == result.ScenarioCloseRace {
-		if points, err := result.ReadCloseRace(filepath.Join(dir, result.CloseRaceFile)); r.note(result.CloseRaceFile, err) {
-			r.closeRace = points
-		}
 	}
 	return r, nil
 }

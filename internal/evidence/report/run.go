@@ -39,9 +39,6 @@ func runDocument(r runFolder) document {
 	d.lead = append(d.lead, runTiles(r))
 	d.add("May this run be believed?", believedBlocks(r)...)
 	d.add("Verdict", verdictBlocks(s)...)
-	if s.Run.Scenario == result.ScenarioCloseRace {
-		d.add("Failed requests over the think time", closeRaceBlocks(r)...)
-	}
 	d.add("Latency and failures", latencyBlocks(r)...)
 	if s.Attached == nil {
 		d.add("Predicted beside measured", predictionBlocks(s)...)
