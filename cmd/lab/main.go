@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"chokepoint/internal/cli"
+	"chokepoint/internal/lab"
 	"chokepoint/internal/lab/netlab"
 	"chokepoint/internal/lab/pgserver"
 	"chokepoint/internal/lab/proc"
@@ -20,6 +21,7 @@ import (
 const usage = `Usage: lab COMMAND [flags]
 
   lab run exhaustion      one run: a slow upstream against a shared worker pool
+  lab run deadconn        a matrix: pooled connections that died while they rested
   lab run closerace       how often a request meets the close of a kept connection
   lab compare exhaustion  alternated runs of several profiles, and their comparison
   lab attach              the same on a service that is not the lab's own
@@ -75,6 +77,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 	switch command {
 	case "run":
 		return runScenario(ctx, rest, stdout, stderr)
+	case lab.CasesCommand:
+		return lab.ServeCases(ctx, os.Stdin, stdout, stderr), nil
 	case "compare":
 		return compareProfiles(ctx, rest, stdout, stderr)
 	case "attach":
@@ -103,7 +107,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 func scenarioName(command string, args []string) ([]string, error) {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		if args[0] != "exhaustion" {
-			return nil, fmt.Errorf("unknown scenario %q; this lab has exhaustion, and of lab run also closerace", args[0])
+			return nil, fmt.Errorf("unknown scenario %q; lab help lists what there is", args[0])
 		}
 		return args[1:], nil
 	}

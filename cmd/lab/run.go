@@ -14,6 +14,7 @@ import (
 	"chokepoint/internal/lab"
 	"chokepoint/internal/lab/scenario"
 	"chokepoint/internal/lab/scenario/closerace"
+	"chokepoint/internal/lab/scenario/deadconn"
 	"chokepoint/internal/lab/world"
 	"chokepoint/internal/result"
 )
@@ -26,8 +27,13 @@ Exit codes: 0 as expected, 1 failure, 2 usage, 3 the run is invalid, 4 another
 verdict than the profile's, 130 interrupted.`
 
 func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
-	if len(args) > 0 && args[0] == closerace.Name {
-		return runCloseRace(ctx, args[1:], stdout, stderr)
+	if len(args) > 0 {
+		switch args[0] {
+		case closerace.Name:
+			return runCloseRace(ctx, args[1:], stdout, stderr)
+		case deadconn.Name:
+			return runDeadConnections(ctx, args[1:], stdout, stderr)
+		}
 	}
 	args, err := scenarioName("run", args)
 	if err != nil {

@@ -17,12 +17,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"chokepoint/internal/result"
 )
-
-// noDefence is the defence of a case that has none.
-const noDefence = "none"
 
 // Case is a cell that can be carried out. The embedded result holds what is known
 // before the run: id, group, title, client, method, defence, want, why, predicted.
@@ -34,6 +32,8 @@ type Case struct {
 	// run invalid; that got is not what was wanted is no error. It ends soon after ctx
 	// does.
 	Run func(ctx context.Context, folder string, c *result.Case) error
+	// Length is about how long it takes: the longest begin first. Zero is of no matter.
+	Length time.Duration
 }
 
 // Key tells a case from every other of its matrix: several may share an id.
@@ -53,7 +53,7 @@ func prepare(cases []Case) error {
 		}
 		keys[Key(*c)] = true
 		parts := []string{c.ID, c.Client, c.Method}
-		if c.Defence != noDefence {
+		if c.Defence != result.DefenceNone {
 			parts = append(parts, c.Defence)
 		}
 		c.Evidence = result.CasesDir + "/" + folderName(parts...) + "/"

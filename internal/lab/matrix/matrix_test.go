@@ -86,6 +86,27 @@ func TestAsManyRunAtATimeAsAsked(t *testing.T) {
 	})
 }
 
+func TestTheLongestBeginFirst(t *testing.T) {
+	var began []string
+	var cases []Case
+	for i, length := range []time.Duration{0, 2, 1, 2, 0} {
+		id := fmt.Sprint(i)
+		c := cell(id, "", "", "", func(context.Context, string, *result.Case) error {
+			began = append(began, id)
+			return nil
+		})
+		c.Length = length * time.Second
+		cases = append(cases, c)
+	}
+	got, err := Run(t.Context(), cases, Options{Dir: t.TempDir(), Parallel: 1, Progress: quiet}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"1", "3", "2", "0", "4"}; !slices.Equal(began, want) || got[3].ID != "3" {
+		t.Errorf("began %v, want %v; the result at place 3 is of %s", began, want, got[3].ID)
+	}
+}
+
 func TestARunThatIsCutShortKeepsWhatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())

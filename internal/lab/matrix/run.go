@@ -1,11 +1,13 @@
 package matrix
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"chokepoint/internal/result"
@@ -44,7 +46,8 @@ func Run(ctx context.Context, cases []Case, opts Options, finished func(result.C
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	results := make([]result.Case, len(cases))
-	for i, c := range cases {
+	for _, i := range longestFirst(cases) {
+		c := cases[i]
 		results[i] = c.Case
 		select {
 		case slots <- struct{}{}:
@@ -78,6 +81,16 @@ func Run(ctx context.Context, cases []Case, opts Options, finished func(result.C
 	}
 	wg.Wait()
 	return results, fails
+}
+
+// longestFirst are the places of the cases in the order in which they begin.
+func longestFirst(cases []Case) []int {
+	order := make([]int, len(cases))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(cases[b].Length, cases[a].Length) })
+	return order
 }
 
 // carryOut runs one case in its folder. What it could not do stays with the case.

@@ -1,0 +1,91 @@
+package deadconn
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"time"
+
+	"chokepoint/internal/cli"
+)
+
+// Name is what the scenario is called.
+const Name = "deadconn"
+
+// Settings is the whole configuration of a run. All durations are real time.
+type Settings struct {
+	// DeviceIdle is how long the device on the path remembers a connection that rests;
+	// Rest is how long the connections rest before the judged request; Timeout is how
+	// long the caller waits for an answer, each time that it sends the request.
+	DeviceIdle time.Duration `json:"device_idle"`
+	Rest       time.Duration `json:"rest"`
+	Timeout    time.Duration `json:"timeout"`
+
+	Parallel   int    `json:"parallel"` // cases at a time
+	Only       string `json:"only"`     // ids, comma-separated; empty: all
+	ResultsDir string `json:"-"`
+	BinDir     string `json:"-"`
+	// Victim and Stub are the paths of the programs, once they have been found.
+	Victim string `json:"victim"`
+	Stub   string `json:"stub"`
+
+	flags *flag.FlagSet
+}
+
+const (
+	// shortestIdle is that of the device: a conntrack entry's remaining time is known in
+	// whole seconds, and keepalive can be no faster than one a second.
+	shortestIdle = 3 * time.Second
+	// leastOver is how much longer than the device remembers a connection rests: the
+	// kernel removes an entry that has run out some time after.
+	leastOver = time.Second
+	// longest bounds each duration, so that a run ends.
+	longest     = 10 * time.Minute
+	maxParallel = 256
+)
+
+// Bind registers a flag for every setting, with its default.
+func (s *Settings) Bind(fs *flag.FlagSet) {
+	s.flags = fs
+	fs.DurationVar(&s.DeviceIdle, "device-idle", 3*time.Second, "how long the device remembers a connection that rests")
+	fs.DurationVar(&s.Rest, "rest", 4*time.Second, "how long connections rest before the judged request")
+	fs.DurationVar(&s.Timeout, "timeout", 3*time.Second, "how long the caller waits for an answer, each time that it sends the request")
+	fs.IntVar(&s.Parallel, "parallel", 24*runtime.NumCPU(), "cases at a time; they mostly rest")
+	fs.StringVar(&s.Only, "only", "", "`ids` of the cases to run, such as A1,C3; all without it")
+	s.ResultsDir = "results"
+	cli.FileVar(fs, &s.ResultsDir, "results", "`folder` of the results")
+	fs.StringVar(&s.BinDir, "bin-dir", "", "`folder` of the programs (default: beside this one)")
+}
+
+// Validate refuses what could not run or would not mean what it says. Its errors are
+// usage errors.
+func (s *Settings) Validate() error {
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+		least time.Duration
+	}{
+		{"device-idle", s.DeviceIdle, shortestIdle}, {"rest", s.Rest, s.DeviceIdle + leastOver}, {"timeout", s.Timeout, 2500 * time.Millisecond},
+	} {
+		if d.value < d.least || d.value > longest {
+			return fmt.Errorf("-%s %v: want %v to %v", d.flag, d.value, d.least, longest)
+		}
+	}
+	switch {
+	case s.DeviceIdle%time.Second != 0:
+		return fmt.Errorf("-device-idle %v: want whole seconds, as the kernel counts it", s.DeviceIdle)
+	case s.Parallel < 1 || s.Parallel > maxParallel:
+		return fmt.Errorf("-parallel %d: want 1 to %d", s.Parallel, maxParallel)
+	}
+	return nil
+}
+
+// Effective is the whole configuration, flag by flag, for the manifest.
+func (s *Settings) Effective() map[string]string {
+	all := map[string]string{}
+	s.flags.VisitAll(func(f *flag.Flag) { all[f.Name] = f.Value.String() })
+	for _, name := range []string{"config", "version", "json", "list"} {
+		delete(all, name)
+	}
+	return all
+}
