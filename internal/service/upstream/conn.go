@@ -134,13 +134,13 @@ func (c *conn) handle(bodyBytes int) (keep bool) {
 	}
 	b := c.srv.behaviour.Load()
 	phase := phaseOf(c.req.Header.Peek(adminapi.HeaderPhase))
-	c.srv.counts.arrived(phase)
 	run := c.srv.requests.begin(adminapi.StubRequest{
 		Connection: c.id, ID: string(c.req.Header.Peek(adminapi.HeaderID)),
 		IdempotencyKey: string(c.req.Header.Peek(adminapi.HeaderIdempotencyKey)),
 		Phase:          phase, Method: string(c.req.Header.Method()), Path: string(c.req.URI().Path()),
 		BodyBytes: bodyBytes, BeganAt: arrived,
 	})
+	c.srv.counts.arrived(phase)
 	t := own.over(c.srv.draws.treat(b), run.Run)
 	run.Fault = t.fault
 	defer func() { c.srv.requests.end(run) }()

@@ -174,6 +174,7 @@ type claims struct {
 
 	sessionMu sync.Mutex
 	session   *pgx.Conn // nil: not connected
+	closed    bool
 }
 
 // lockLocal waits until nobody else in this victim is at the key.
@@ -202,6 +203,9 @@ func (c *claims) unlockLocal(key string) {
 func (c *claims) try(ctx context.Context, key string) (claimed bool, err error) {
 	c.sessionMu.Lock()
 	defer c.sessionMu.Unlock()
+	if c.closed {
+		return false, errors.New("the service is shutting down")
+	}
 	if c.session == nil {
 		if c.session, err = pgx.ConnectConfig(ctx, c.config.Copy()); err != nil {
 			c.session = nil
@@ -241,5 +245,6 @@ func (c *claims) drop(ctx context.Context) {
 func (c *claims) close(ctx context.Context) {
 	c.sessionMu.Lock()
 	defer c.sessionMu.Unlock()
+	c.closed = true
 	c.drop(ctx)
 }
