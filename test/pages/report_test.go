@@ -38,6 +38,9 @@ func TestReport(t *testing.T) {
 		{"a legend hides its series", testALegendHidesItsSeries},
 		{"a profile is hidden in all panes", testAProfileIsHiddenInAllPanes},
 		{"hostile text", testHostileText},
+		{"a cell opens its evidence", testACellOpensItsEvidence},
+		{"what is not as wanted is said", testWhatIsNotAsWantedIsSaid},
+		{"hostile cells", testHostileCells},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.test(t, b) })
 	}
@@ -126,6 +129,7 @@ func testReportsOpenFromDisk(t *testing.T, b *browser.Browser) {
 		{"run fixed", write(t, report.Run, reference(t, "*-fixed-1")), 3},
 		{"comparison", write(t, report.Comparison, reference(t, "*-compare-1")), 3},
 		{"attached service", attachedPage(t), 3},
+		{"matrix", matrixPage(t), 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			info, err := os.Stat(tt.page)
