@@ -85,6 +85,7 @@ func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck stri
 	fs.StringVar(&cfg.DatabaseURL, "database-url", "", "PostgreSQL `URL` (default: $DATABASE_URL; one of them is required)")
 	fs.BoolVar(&noDB, "no-database", false, "do without PostgreSQL: /fast answers 503, and there is no /work")
 	fs.IntVar(&cfg.DatabaseConns, "database-conns", 10, "connections to PostgreSQL")
+	cfg.DatabasePool.Bind(fs)
 	fs.IntVar(&cfg.MinWorkers, "min-workers", 10, "workers at the start (a servlet container's min-spare threads)")
 	fs.IntVar(&cfg.MaxWorkers, "max-workers", 200, "workers at most (its max threads)")
 	fs.IntVar(&cfg.AcceptBacklog, "accept-backlog", 100, "connections that the kernel holds unaccepted (its accept count)")
@@ -120,5 +121,8 @@ func parse(args []string, stdout io.Writer) (cfg victim.Config, healthcheck stri
 		return cfg, "", fmt.Errorf("-min-workers %d, -max-workers %d: want 0 <= min <= max and max >= 1", cfg.MinWorkers, cfg.MaxWorkers)
 	}
 	cfg.Profile = p.Scaled(scale)
+	if err := cfg.DatabasePool.Validate(); err != nil {
+		return cfg, "", err
+	}
 	return cfg, "", cfg.Work.Validate()
 }

@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 func serveBare(databaseURL string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	items, err := victim.OpenItems(ctx, databaseURL, databaseConns)
+	items, err := victim.OpenItems(ctx, databaseURL, databaseConns, victim.DatabasePool{})
 	if err != nil {
 		return err
 	}

@@ -85,6 +85,9 @@ func openCluster(ctx context.Context, cfg Config, binDir, source string) (_ *Ser
 	if err := c.initdb(ctx); err != nil {
 		return nil, err
 	}
+	if err := c.admitNetwork(); err != nil {
+		return nil, err
+	}
 	version, err := c.start(ctx)
 	if err != nil {
 		return nil, err
@@ -168,6 +171,22 @@ func (c *cluster) initdb(ctx context.Context) error {
 	return nil
 }
 
+// admitNetwork lets the subnet in that the cluster is to serve.
+func (c *cluster) admitNetwork() error {
+	if !c.cfg.Network.IsValid() {
+		return nil
+	}
+	if c.password != "" {
+		return fmt.Errorf("the path of %s is too long for a socket, which the lab needs beside the network %s", c.folder.Path(), c.cfg.Network)
+	}
+	f, err := os.OpenFile(filepath.Join(c.dataDir(), "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "host all all %s trust\n", c.cfg.Network.Masked())
+	return errors.Join(err, f.Close())
+}
+
 // environment is what the server's programs get: nothing of the caller's PG
 // variables, locale or time zone, which all change what they do.
 func (c *cluster) environment() []string {
@@ -227,6 +246,9 @@ func (c *cluster) arguments() []string {
 		"unix_socket_directories=" + c.socketDir(),
 		"unix_socket_permissions=0700",
 		"port=" + strconv.Itoa(socketPort),
+	}
+	if c.cfg.Network.IsValid() {
+		listen[0] = "listen_addresses=*"
 	}
 	if c.password != "" {
 		listen = []string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "port=" + strconv.Itoa(c.port)}

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +56,11 @@ type Config struct {
 	// CacheDir keeps downloaded programs; empty means the user's cache folder, and
 	// for root /var/cache/chokepoint, since the server's user cannot enter /root.
 	CacheDir string
+	// Network is a subnet that a cluster also serves by TCP, on port 5432 of every
+	// address of its host, without a password. It is for hosts of a lab's own (package
+	// netlab), where nobody else is: never for the machine's own network. URL stays
+	// what the lab itself uses.
+	Network netip.Prefix
 	// Logger gets progress; nil means none.
 	Logger *slog.Logger
 }

@@ -18,22 +18,30 @@ type dialer struct {
 	tally   *tally
 }
 
-// newDialer makes a dialer whose sockets have the keepalive and the user timeout
+// NewDialer makes a dialer whose TCP sockets have the keepalive and the user timeout
 // that were asked for, and nothing of Go's own.
-func newDialer(c profile.Connections, config *tls.Config, byWrite bool, t *tally) (*dialer, error) {
-	d := &dialer{tls: config, kept: c, byWrite: byWrite, tally: t}
-	d.net.SetMultipathTCP(false)
-	if c.KeepAlive == (profile.KeepAlive{}) {
-		d.net.KeepAlive = -1
+func NewDialer(k profile.KeepAlive, userTimeout time.Duration) (net.Dialer, error) {
+	var d net.Dialer
+	d.SetMultipathTCP(false)
+	if k == (profile.KeepAlive{}) {
+		d.KeepAlive = -1
 	} else {
-		d.net.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: c.KeepAlive.Idle, Interval: c.KeepAlive.Interval, Count: c.KeepAlive.Count}
+		d.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: k.Idle, Interval: k.Interval, Count: k.Count}
 	}
-	if c.UserTimeout > 0 {
-		if err := setUserTimeout(&d.net, c.UserTimeout); err != nil {
-			return nil, err
+	if userTimeout > 0 {
+		if err := setUserTimeout(&d, userTimeout); err != nil {
+			return d, err
 		}
 	}
 	return d, nil
+}
+
+func newDialer(c profile.Connections, config *tls.Config, byWrite bool, t *tally) (*dialer, error) {
+	d, err := NewDialer(c.KeepAlive, c.UserTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return &dialer{net: d, tls: config, kept: c, byWrite: byWrite, tally: t}, nil
 }
 
 // dialTCP connects within ctx.

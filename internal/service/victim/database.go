@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/url"
 	"slices"
@@ -45,22 +44,17 @@ type Item struct {
 type Items struct{ pool *pgxpool.Pool }
 
 // OpenItems connects conns connections and reads one row through each, so that
-// no request of a run pays for a connection or a plan. The error is one line
-// without the URL's password.
-func OpenItems(ctx context.Context, databaseURL string, conns int) (*Items, error) {
+// no request of a run pays for a connection or a plan, unless kept says that they
+// do not last. The error is one line without the URL's password.
+func OpenItems(ctx context.Context, databaseURL string, conns int, kept DatabasePool) (*Items, error) {
 	config, err := parseDatabaseURL(databaseURL)
 	if err != nil {
 		return nil, err
 	}
-	// Opened by warm, on ctx, and never closed: a connection that is replaced in
-	// the middle of a run would be a fault that nobody asked for. MinConns would
-	// have pgx open them in the background, where ctx does not reach and Close
-	// waits for the database.
-	config.MinConns, config.MaxConns = 0, int32(conns)
-	config.MaxConnLifetime, config.MaxConnIdleTime = 0, math.MaxInt64
-	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = connectTimeout
+	if err := kept.apply(config); err != nil {
+		return nil, err
 	}
+	config.MaxConns = int32(conns) // opened by warm, on ctx
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, createItems)
 		return err

@@ -33,6 +33,7 @@ type Config struct {
 	UpstreamURL   string
 	DatabaseURL   string // empty: no database, /fast answers 503
 	DatabaseConns int
+	DatabasePool  DatabasePool
 	Profile       profile.Profile // in real time
 	// MinWorkers and MaxWorkers size the pool; a servlet container's
 	// min-spare threads (10) and max threads (200).
@@ -84,7 +85,7 @@ func Start(ctx context.Context, cfg Config) (_ *Victim, err error) {
 		return nil, listenError(cfg.Admin, "-admin", err)
 	}
 	if cfg.DatabaseURL != "" {
-		if v.items, err = OpenItems(ctx, cfg.DatabaseURL, cfg.DatabaseConns); err != nil {
+		if v.items, err = OpenItems(ctx, cfg.DatabaseURL, cfg.DatabaseConns, cfg.DatabasePool); err != nil {
 			return nil, err
 		}
 	}
