@@ -203,6 +203,20 @@ func TestArgsRoundTrip(t *testing.T) {
 		"max-queue-wait":   duration,
 		"skip-abandoned":   boolean,
 		"unbounded":        boolean,
+
+		"client":            oneFrom("fasthttp", "net/http", "curl"),
+		"response-timeout":  duration,
+		"stale-check":       oneFrom("peek", "tcp_info", "read", "off", "true", "false", "x"),
+		"stale-check-after": duration,
+		"max-idle-age":      duration,
+		"evict-idle":        duration,
+		"evict-not-running": boolean,
+		"keepalive":         oneFrom("off", "15s/15s/9", "1s/500ms/3"),
+		"user-timeout":      duration,
+		"retry":             oneFrom("off", "library", "stale", "idempotent", "idempotency-key", "all", "x"),
+		"retry-attempts":    number,
+		"retry-fresh":       boolean,
+		"defence":           oneFrom("none", "evict", "stale_check,keepalive", "recommended", "x"),
 	}
 	names := slices.Sorted(maps.Keys(settings))
 	rapid.Check(t, func(t *rapid.T) {
@@ -232,5 +246,8 @@ func TestArgsRoundTrip(t *testing.T) {
 func duration(t *rapid.T) string {
 	return time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "duration")).String()
 }
-func number(t *rapid.T) string  { return strconv.Itoa(rapid.IntRange(0, 500).Draw(t, "number")) }
+func number(t *rapid.T) string { return strconv.Itoa(rapid.IntRange(0, 500).Draw(t, "number")) }
+func oneFrom(values ...string) func(t *rapid.T) string {
+	return func(t *rapid.T) string { return rapid.SampledFrom(values).Draw(t, "value") }
+}
 func boolean(t *rapid.T) string { return strconv.FormatBool(rapid.Bool().Draw(t, "boolean")) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"net/url"
@@ -415,6 +416,7 @@ func (s *Settings) Effective() map[string]string {
 	all["breaker-failures"], all["breaker-open-for"] = strconv.Itoa(p.BreakerFailures), p.BreakerOpenFor.String()
 	all["max-queue"], all["max-queue-wait"] = strconv.Itoa(p.MaxQueue), p.MaxQueueWait.String()
 	all["skip-abandoned"], all["unbounded"] = strconv.FormatBool(p.SkipAbandoned), strconv.FormatBool(p.Unbounded)
+	maps.Copy(all, p.Connections.Settings())
 	all["graceful-stop"] = waitForAll
 	if s.GracefulStop >= 0 {
 		all["graceful-stop"] = s.GracefulStop.String()
