@@ -68,7 +68,7 @@ func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
 // other connections queued behind them.
 func fullVictim(b *testing.B) string {
 	b.Helper()
-	p := newProcesses(b)
+	p := withDatabase(b)
 	stub, err := upstream.Start(b.Context(), upstream.Config{
 		Listen: "127.0.0.1:0", Admin: "127.0.0.1:0",
 		Behaviour: adminapi.Behaviour{Delay: "0s", Fault: adminapi.FaultHang, FaultRate: 1},

@@ -26,7 +26,7 @@ const (
 // of their p50s. Ratios of neighbours in time are what a busy machine leaves
 // comparable.
 func BenchmarkFast(b *testing.B) {
-	p := newProcesses(b)
+	p := withDatabase(b)
 	self, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)

@@ -1,6 +1,7 @@
 // Package overhead measures what the lab itself costs (make bench-self): /fast
 // through the victim's pool, guard and accounting beside the same query behind
-// a bare handler, and how long a goroutine dump stops the world.
+// a bare handler, and how long a goroutine dump stops the world. Beside it, what it
+// costs to look at a kept connection before each request, with both clients.
 //
 // It holds benchmarks only. They print figures and fail on none: a figure that
 // decides a test on a shared machine is a coin.
@@ -88,12 +89,11 @@ func serveBare(databaseURL string) error {
 	return nil
 }
 
-// processes is a PostgreSQL and what a benchmark starts beside it; all of it is
-// gone when the benchmark is.
+// processes is what a benchmark starts; all of it is gone when the benchmark is.
 type processes struct {
 	b        *testing.B
 	launcher *proc.Launcher
-	database string // URL
+	database string // URL, of a PostgreSQL that withDatabase started
 	dir      string
 }
 
@@ -106,6 +106,13 @@ func newProcesses(b *testing.B) *processes {
 	b.Cleanup(func() { reaper.Close() })
 	p := &processes{b: b, launcher: proc.NewLauncher(reaper), dir: b.TempDir()}
 	b.Cleanup(p.launcher.Close)
+	return p
+}
+
+// withDatabase finds or makes a PostgreSQL as well.
+func withDatabase(b *testing.B) *processes {
+	b.Helper()
+	p := newProcesses(b)
 	server, err := pgserver.Open(b.Context(), pgserver.Config{Launcher: p.launcher, DatabaseURL: os.Getenv("DATABASE_URL")})
 	if err != nil {
 		b.Fatal(err)
