@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	checkRounds = 25 // odd, so that the median is a round's own
-	checkGETs   = 200
+	checkRounds = 125 // odd, so that the median is a round's own
+	checkGETs   = 40
 )
 
 // checks are the ways to look at a kept connection before it is used again, for each
@@ -35,7 +35,7 @@ func checks() []profile.Connections {
 }
 
 // BenchmarkCheck sends 5,000 GETs one after another on one connection with each client
-// and each check, to a stub that answers at once: 200 at a time, all in turns, so that
+// and each check, to a stub that answers at once: 40 at a time, all in turns, so that
 // what else the machine does befalls all of them. It reports the median over the rounds
 // of a request's time, and of its ratio to the same client without a check.
 func BenchmarkCheck(b *testing.B) {

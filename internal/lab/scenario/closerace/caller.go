@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -28,12 +27,14 @@ const (
 
 // call is one request of a caller, and what became of it.
 type call struct {
-	ID string
+	ID    string
+	First bool // of its caller
 	// Rested is whether a connection to the server rested before it, as far as can be
 	// told from outside: the call before was answered.
 	Rested bool
 	// Planned is the think time that was asked for. Rest is the one that was: from the
-	// end of the call before to the beginning of this one, at the victim's client.
+	// end of the call before to the beginning of this one at the victim's client, by the
+	// victim's clock. While the calls go on it is what the caller can tell.
 	Planned, Rest time.Duration
 	Status        int    // of the victim's answer
 	Connection    string // what carried the answer, or the last attempt
@@ -63,9 +64,6 @@ type caller struct {
 // run calls until end or the end of ctx, and returns the calls in their order, with
 // those of an error as well.
 func (c *caller) run(ctx context.Context, end time.Time) ([]call, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	prompt()
 	conn, err := c.dial(ctx, c.victim)
 	if err != nil {
 		return nil, err
@@ -78,8 +76,8 @@ func (c *caller) run(ctx context.Context, end time.Time) ([]call, error) {
 	var calls []call
 	var before time.Time // when the answer to the last call was here
 	for ctx.Err() == nil && time.Now().Before(end) {
-		one := call{ID: c.name + "-" + strconv.Itoa(len(calls)+1)}
-		if len(calls) > 0 {
+		one := call{ID: c.name + "-" + strconv.Itoa(len(calls)+1), First: len(calls) == 0}
+		if !one.First {
 			one.Rested = calls[len(calls)-1].ok()
 			one.Planned = c.idle + c.deck.deal()
 			pause(time.Until(before.Add(one.Planned - c.aim.late)))
@@ -89,8 +87,8 @@ func (c *caller) run(ctx context.Context, end time.Time) ([]call, error) {
 			return calls, fmt.Errorf("call %s: %w", one.ID, err)
 		}
 		now := time.Now()
-		if len(calls) > 0 {
-			// The answers' way back is in both moments, and cancels out.
+		if !one.First {
+			// The answers' way back is in both moments, and cancels out but for its jitter.
 			one.Rest = now.Sub(before) - spent
 			c.aim.learn(one.Rest, one.Planned)
 		}

@@ -17,7 +17,6 @@ package closerace
 import (
 	"context"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -94,16 +93,16 @@ func summarise(dir string, s Settings, started time.Time, all []line, measured [
 			return result.Summary{}, err
 		}
 		calls = append(calls, of...)
-		series := l.series(of, s.IdleTimeout.Seconds()*1000)
+		series := l.series(of, s.IdleTimeout)
 		points = append(points, series...)
-		for _, offset := range cells {
-			cell := l.cell(offset)
-			cell.Evidence = measured[i].Evidence
-			cell.Files = []result.EvidenceFile{{Name: callsFile, What: "every call of " + l.title}}
-			if cell.Failure = measured[i].Failure; cell.Failure == "" {
-				l.judge(&cell, series, offset)
+		for _, c := range cells {
+			one := l.wanted(c)
+			one.Evidence = measured[i].Evidence
+			one.Files = []result.EvidenceFile{{Name: callsFile, What: "every call of " + l.title}}
+			if one.Failure = measured[i].Failure; one.Failure == "" {
+				l.judge(c, series, &one)
 			}
-			judged = append(judged, cell)
+			judged = append(judged, one)
 		}
 	}
 	if ended != "" && len(calls) == 0 {
@@ -113,20 +112,24 @@ func summarise(dir string, s Settings, started time.Time, all []line, measured [
 		return result.Summary{}, err
 	}
 	summary := matrix.Summarise(Name, started, judged, ended)
-	summary.Verdict.Checks = append(summary.Verdict.Checks, checks(calls)...)
-	if summary.Verdict.Outcome == result.Reproduced && slices.ContainsFunc(summary.Verdict.Checks, func(c result.Check) bool { return !c.OK && !c.Informative }) {
+	summary.Verdict.Checks = append(summary.Verdict.Checks, nothingRested(calls))
+	if !summary.Verdict.Checks[len(summary.Verdict.Checks)-1].OK && summary.Verdict.Outcome == result.Reproduced {
 		summary.Verdict.Outcome = result.NotReproduced
+	}
+	check, reason := thinkTimes(calls)
+	summary.Verdict.Checks = append(summary.Verdict.Checks, check)
+	if reason != "" {
+		summary.Validity.Valid, summary.Validity.Reasons = false, append(summary.Validity.Reasons, reason)
+		summary.Verdict.Outcome = result.Invalid
 	}
 	return summary, nil
 }
 
-// checks are of the calls of all lines together.
-func checks(calls []call) []result.Check {
+// nothingRested is the check of what a close cannot befall.
+func nothingRested(calls []call) result.Check {
 	fresh, failed := 0, 0
-	var deviations []float64
 	for _, one := range calls {
 		if one.Rested {
-			deviations = append(deviations, math.Abs(one.Rest.Seconds()-one.Planned.Seconds())*1000)
 			continue
 		}
 		fresh++
@@ -134,17 +137,36 @@ func checks(calls []call) []result.Check {
 			failed++
 		}
 	}
-	found := []result.Check{{
+	return result.Check{
 		Name: "nothing_rested", Want: "no request fails before which no connection had rested",
 		Got: fmt.Sprintf("%d of %d", failed, fresh), OK: failed == 0,
-	}}
-	if len(deviations) > 0 {
-		slices.Sort(deviations)
-		at := func(share float64) float64 { return deviations[int(share*float64(len(deviations)-1))] }
-		found = append(found, result.Check{
-			Name: "think_time", Want: "as planned; a request counts where its own was", OK: true, Informative: true,
-			Got: fmt.Sprintf("%.2f ms off at the median, %.2f ms at the 95th percentile", at(0.5), at(0.95)),
-		})
 	}
-	return found
+}
+
+// thinkTimes says how far the think times were from the planned ones, and why a run
+// must not be believed in which too many were.
+func thinkTimes(calls []call) (check result.Check, reason string) {
+	var off []float64 // milliseconds
+	disturbed := 0
+	for _, one := range calls {
+		if !one.Rested {
+			continue
+		}
+		off = append(off, (one.Rest-one.Planned).Abs().Seconds()*1000)
+		if one.disturbed() {
+			disturbed++
+		}
+	}
+	check = result.Check{Name: "think_time", Want: fmt.Sprintf("at most %.0f %% of them more than %s off, which are not counted", 100*maxDisturbed, disturbedBeyond), Informative: true}
+	if len(off) == 0 {
+		check.Got = "there were none"
+		return check, ""
+	}
+	slices.Sort(off)
+	share := float64(disturbed) / float64(len(off))
+	check.Got = fmt.Sprintf("%.1f %% of %d; the median is %.2f ms off", 100*share, len(off), off[len(off)/2])
+	if check.OK = share <= maxDisturbed; !check.OK {
+		reason = fmt.Sprintf("the machine was too busy: %.1f %% of the think times were more than %s off, and at most %.0f %% may be", 100*share, disturbedBeyond, 100*maxDisturbed)
+	}
+	return check, reason
 }

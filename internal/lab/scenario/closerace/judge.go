@@ -2,8 +2,11 @@ package closerace
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
+	"time"
 
 	"chokepoint/internal/result"
 )
@@ -12,25 +15,46 @@ import (
 // a millisecond late, so finer points would show the timer.
 const pointWidthMS = 1
 
-// minRequests is the fewest requests that a cell is judged on.
-const minRequests = 10
+// minRequests is the fewest requests that a cell is judged on: one of them is then 5 %.
+const minRequests = 20
 
-// cells are the offsets that have a want, in milliseconds.
-var cells = []float64{-20, -5, -2, 0, 2, 5, 20}
+// disturbedBeyond is how far a think time may be from the planned one. Beyond it the
+// machine did something else, and the server's timer was as late as the client.
+const disturbedBeyond = 2 * time.Millisecond
+
+// maxDisturbed is the share of such think times above which a run is invalid.
+const maxDisturbed = 0.5
+
+// cell is a range of offsets that is judged, in milliseconds: the points from first to
+// last.
+type cell struct {
+	id          string
+	first, last int
+}
+
+var cells = []cell{
+	{"K-20", -22, -12}, {"K-5", -6, -4}, {"K-2", -3, -2},
+	{"K+0", 0, 1},
+	{"K+2", 2, 3}, {"K+5", 4, 6}, {"K+20", 12, 22},
+}
+
+// reach is how far the series goes to both sides, in milliseconds.
+const reach = 22
+
+func (c call) disturbed() bool { return (c.Rest - c.Planned).Abs() > disturbedBeyond }
 
 // series sorts the calls of a line into points, in the order of their offsets. Calls
-// before which nothing had rested are in no point.
-func (l line) series(calls []call, idle float64) []result.CloseRacePoint {
-	reach := sweep[len(sweep)-1].offsetMS
+// before which nothing had rested are in no point, and neither are disturbed ones.
+func (l line) series(calls []call, idle time.Duration) []result.CloseRacePoint {
 	points := map[int]*result.CloseRacePoint{}
 	for _, c := range calls {
-		offset := int(math.Round(c.Rest.Seconds()*1000 - idle))
-		if !c.Rested || offset < -reach || offset > reach {
+		offset := int(math.Round((c.Rest - idle).Seconds() * 1000 / pointWidthMS))
+		if !c.Rested || c.disturbed() || offset < -reach || offset > reach {
 			continue
 		}
 		p := points[offset]
 		if p == nil {
-			p = &result.CloseRacePoint{Client: l.client, Method: l.method, Defence: l.defence, OffsetMS: float64(offset), WidthMS: pointWidthMS}
+			p = &result.CloseRacePoint{Client: l.client, Method: l.method, Defence: l.defence, OffsetMS: float64(offset) * pointWidthMS, WidthMS: pointWidthMS}
 			points[offset] = p
 		}
 		p.Requests++
@@ -47,51 +71,52 @@ func (l line) series(calls []call, idle float64) []result.CloseRacePoint {
 		}
 	}
 	var sorted []result.CloseRacePoint
-	for offset := -reach; offset <= reach; offset++ {
-		if p := points[offset]; p != nil {
-			sorted = append(sorted, *p)
-		}
+	for _, offset := range slices.Sorted(maps.Keys(points)) {
+		sorted = append(sorted, *points[offset])
 	}
 	return sorted
 }
 
-// cell is the cell of a line at an offset, before anything was measured.
-func (l line) cell(offsetMS float64) result.Case {
-	b := l.band(offsetMS)
+// wanted is a cell of a line before anything was measured.
+func (l line) wanted(c cell) result.Case {
 	return result.Case{
-		ID: cellID(offsetMS), Group: l.title, Title: cellTitle(offsetMS),
+		ID: c.id, Group: l.title, Title: c.title(),
 		Client: l.client, Method: l.method, Defence: l.defence,
-		Want: b.String() + " fail, none of them executed, none twice", Why: l.why,
+		Want: l.band(c).String() + " fail, none of them executed, none twice", Why: l.why,
 	}
 }
 
 // judge fills a cell from the points of its line.
-func (l line) judge(c *result.Case, points []result.CloseRacePoint, offsetMS float64) {
-	var p result.CloseRacePoint
-	for _, candidate := range points {
-		if candidate.OffsetMS == offsetMS {
-			p = candidate
+func (l line) judge(c cell, points []result.CloseRacePoint, of *result.Case) {
+	var sum result.CloseRacePoint
+	for _, p := range points {
+		if p.OffsetMS < float64(c.first) || p.OffsetMS > float64(c.last) {
+			continue
 		}
+		sum.Requests += p.Requests
+		sum.Failed += p.Failed
+		sum.FailedButExecuted += p.FailedButExecuted
+		sum.ExecutedTwice += p.ExecutedTwice
 	}
-	if p.Requests < minRequests {
-		c.Failure = fmt.Sprintf("%d requests rested so long, and %d are judged at the least; a longer -duration or more -callers gives more", p.Requests, minRequests)
+	if sum.Requests < minRequests {
+		of.Failure = fmt.Sprintf("%d requests rested so long, and at least %d are needed; a longer -duration or more -callers gives more", sum.Requests, minRequests)
 		return
 	}
-	c.Counts = result.CaseCounts{
-		OK: p.Requests - p.Failed, NeverReached: p.NeverReached(),
-		FailedButExecuted: p.FailedButExecuted, ExecutedTwice: p.ExecutedTwice,
+	of.Counts = result.CaseCounts{
+		OK: sum.Requests - sum.Failed, NeverReached: sum.NeverReached(),
+		FailedButExecuted: sum.FailedButExecuted, ExecutedTwice: sum.ExecutedTwice,
 	}
 	executed, twice := "none of them", "none"
-	if p.FailedButExecuted > 0 {
-		executed = fmt.Sprintf("%d of them", p.FailedButExecuted)
+	if sum.FailedButExecuted > 0 {
+		executed = fmt.Sprintf("%d of them", sum.FailedButExecuted)
 	}
-	if p.ExecutedTwice > 0 {
-		twice = strconv.Itoa(p.ExecutedTwice)
+	if sum.ExecutedTwice > 0 {
+		twice = strconv.Itoa(sum.ExecutedTwice)
 	}
-	percent := 100 * p.FailedRatio()
-	c.Got = fmt.Sprintf("%.1f %% of %d fail, %s executed, %s twice", percent, p.Requests, executed, twice)
-	b := l.band(offsetMS)
-	c.OK = percent >= b.low && percent <= b.high && p.FailedButExecuted == 0 && p.ExecutedTwice == 0
+	percent := 100 * sum.FailedRatio()
+	of.Got = fmt.Sprintf("%.1f %% of %d fail, %s executed, %s twice", percent, sum.Requests, executed, twice)
+	b := l.band(c)
+	of.OK = percent >= b.low && percent <= b.high && sum.FailedButExecuted == 0 && sum.ExecutedTwice == 0
 }
 
 func (b band) String() string {
@@ -101,15 +126,7 @@ func (b band) String() string {
 	return fmt.Sprintf("%g to %g %%", b.low, b.high)
 }
 
-// cellID is such as K-20, K+0 and K+5.
-func cellID(offsetMS float64) string { return fmt.Sprintf("K%+g", offsetMS) }
-
-func cellTitle(offsetMS float64) string {
-	switch {
-	case offsetMS < 0:
-		return fmt.Sprintf("a think time %g ms shorter than the server's idle timeout", -offsetMS)
-	case offsetMS > 0:
-		return fmt.Sprintf("a think time %g ms longer than the server's idle timeout", offsetMS)
-	}
-	return "a think time as long as the server's idle timeout"
+// title says which think times the cell is of, with half a millisecond around each.
+func (c cell) title() string {
+	return fmt.Sprintf("rested for the server's idle timeout %+g to %+g ms", float64(c.first)-pointWidthMS/2., float64(c.last)+pointWidthMS/2.)
 }

@@ -2,6 +2,8 @@ package closerace
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,62 +17,71 @@ import (
 
 const idle = 100 * time.Millisecond
 
-// rested is a call whose connection had rested for so many milliseconds.
+// rested is a call whose connection had rested for so many milliseconds, as planned.
 func rested(ms float64, status int, connection string, runs int) call {
-	return call{Rested: true, Rest: time.Duration(ms * float64(time.Millisecond)), Status: status, Connection: connection, Runs: runs}
+	rest := time.Duration(ms * float64(time.Millisecond))
+	return call{Rested: true, Planned: rest, Rest: rest, Status: status, Connection: connection, Runs: runs}
 }
 
 func TestCallsAreCountedWhereTheirOwnRestWas(t *testing.T) {
 	l := line{client: "fasthttp", method: "POST", defence: "none"}
+	late := rested(102, 502, connectionReused, 0)
+	late.Planned = 99 * time.Millisecond
 	calls := []call{
-		{Status: 200, Runs: 1}, // nothing had rested
+		{First: true, Status: 200, Runs: 1},
 		rested(99.6, 502, connectionReused, 0),
 		rested(100.4, 200, connectionReused, 1),
 		rested(102.4, 200, connectionNew, 1),
 		rested(101.6, 502, connectionReused, 1), // failed, and was executed
 		rested(102.0, 200, connectionNew, 2),    // executed twice
-		{Rest: 102 * time.Millisecond, Status: 200, Runs: 1},
-		rested(140, 502, connectionReused, 0), // beyond the sweep
+		{Planned: 102 * time.Millisecond, Rest: 102 * time.Millisecond, Status: 200, Runs: 1}, // after a failure
+		late,
+		rested(140, 502, connectionReused, 0), // beyond the series
 	}
 	want := []result.CloseRacePoint{
 		{Client: "fasthttp", Method: "POST", Defence: "none", OffsetMS: 0, WidthMS: 1, Requests: 2, Failed: 1},
 		{Client: "fasthttp", Method: "POST", Defence: "none", OffsetMS: 2, WidthMS: 1, Requests: 3, Failed: 1, FailedButExecuted: 1, ExecutedTwice: 1, Renewed: 2},
 	}
-	if diff := cmp.Diff(want, l.series(calls, 100)); diff != "" {
+	if diff := cmp.Diff(want, l.series(calls, idle)); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
 }
 
 func TestACellIsJudgedByItsBandAndByWhatWasExecuted(t *testing.T) {
-	l := line{client: "net/http", method: "POST", defence: "none", band: func(float64) band { return band{5, 50} }}
+	l := line{client: "net/http", method: "POST", defence: "none", band: func(cell) band { return band{5, 50} }}
+	about := cell{"K+0", 0, 1}
 	for _, tc := range []struct {
 		name    string
-		point   result.CloseRacePoint
+		point   result.CloseRacePoint // beside one of 50 requests that were answered
 		ok      bool
 		got     string
 		counts  result.CaseCounts
 		failure string
 	}{
-		{"within", result.CloseRacePoint{Requests: 100, Failed: 50}, true, "50.0 % of 100 fail, none of them executed, none twice", result.CaseCounts{OK: 50, NeverReached: 50}, ""},
-		{"below", result.CloseRacePoint{Requests: 100, Failed: 4}, false, "4.0 % of 100 fail, none of them executed, none twice", result.CaseCounts{OK: 96, NeverReached: 4}, ""},
-		{"above", result.CloseRacePoint{Requests: 100, Failed: 51}, false, "51.0 % of 100 fail, none of them executed, none twice", result.CaseCounts{OK: 49, NeverReached: 51}, ""},
-		{"executed", result.CloseRacePoint{Requests: 100, Failed: 20, FailedButExecuted: 1}, false, "20.0 % of 100 fail, 1 of them executed, none twice",
+		{"within", result.CloseRacePoint{Requests: 50, Failed: 50}, true, "50.0 % of 100 fail, none of them executed, none twice", result.CaseCounts{OK: 50, NeverReached: 50}, ""},
+		{"below", result.CloseRacePoint{Requests: 50, Failed: 4}, false, "4.0 % of 100 fail, none of them executed, none twice", result.CaseCounts{OK: 96, NeverReached: 4}, ""},
+		{"above", result.CloseRacePoint{Requests: 52, Failed: 52}, false, "51.0 % of 102 fail, none of them executed, none twice", result.CaseCounts{OK: 50, NeverReached: 52}, ""},
+		{"executed", result.CloseRacePoint{Requests: 50, Failed: 20, FailedButExecuted: 1}, false, "20.0 % of 100 fail, 1 of them executed, none twice",
 			result.CaseCounts{OK: 80, NeverReached: 19, FailedButExecuted: 1}, ""},
-		{"twice", result.CloseRacePoint{Requests: 100, Failed: 20, ExecutedTwice: 2}, false, "20.0 % of 100 fail, none of them executed, 2 twice",
+		{"twice", result.CloseRacePoint{Requests: 50, Failed: 20, ExecutedTwice: 2}, false, "20.0 % of 100 fail, none of them executed, 2 twice",
 			result.CaseCounts{OK: 80, NeverReached: 20, ExecutedTwice: 2}, ""},
-		{"too few", result.CloseRacePoint{Requests: minRequests - 1, Failed: 3}, false, "", result.CaseCounts{}, "9 requests rested so long"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := l.cell(0)
-			tc.point.OffsetMS = 0
-			l.judge(&c, []result.CloseRacePoint{{OffsetMS: -2, Requests: 1000}, tc.point}, 0)
-			if c.OK != tc.ok || c.Got != tc.got || c.Counts != tc.counts {
-				t.Errorf("got %v, %q, %+v; want %v, %q, %+v", c.OK, c.Got, c.Counts, tc.ok, tc.got, tc.counts)
+			c := l.wanted(about)
+			if c.Want != "5 to 50 % fail, none of them executed, none twice" {
+				t.Errorf("want is %q", c.Want)
 			}
-			if (c.Failure == "") != (tc.failure == "") || !strings.HasPrefix(c.Failure, tc.failure) {
-				t.Errorf("failure %q, want one that begins with %q", c.Failure, tc.failure)
+			tc.point.OffsetMS = 1
+			l.judge(about, []result.CloseRacePoint{{OffsetMS: -1, Requests: 1000}, {Requests: 50}, tc.point, {OffsetMS: 2, Failed: 1000}}, &c)
+			if c.OK != tc.ok || c.Got != tc.got || c.Counts != tc.counts || c.Failure != "" {
+				t.Errorf("got %v, %q, %+v, %q; want %v, %q, %+v", c.OK, c.Got, c.Counts, c.Failure, tc.ok, tc.got, tc.counts)
 			}
 		})
+	}
+	c := l.wanted(about)
+	l.judge(about, []result.CloseRacePoint{{Requests: minRequests - 1, Failed: 3}}, &c)
+	if c.OK || c.Got != "" || c.Counts != (result.CaseCounts{}) || !strings.HasPrefix(c.Failure, "19 requests rested so long, and at least 20") {
+		t.Errorf("of too few: %v, %q, %+v, %q", c.OK, c.Got, c.Counts, c.Failure)
 	}
 }
 
@@ -81,18 +92,15 @@ func TestTheCells(t *testing.T) {
 		if !slices.Contains(profile.DefenceNames(), l.defence) {
 			t.Errorf("%s: the victim has no defence %q", l.name(), l.defence)
 		}
-		for _, offset := range cells {
-			c := l.cell(offset)
+		for _, of := range cells {
+			c := l.wanted(of)
 			key := strings.Join([]string{c.ID, c.Client, c.Method, c.Defence}, " ")
 			if keys[key] {
 				t.Errorf("two cells %s", key)
 			}
 			keys[key] = true
-			if b := l.band(offset); b.low < 0 || b.high > 100 || b.low > b.high || c.Why == "" || c.Group == "" {
+			if b := l.band(of); b.low < 0 || b.high > 100 || b.low > b.high || c.Why == "" || c.Group == "" {
 				t.Errorf("%s: band %v, why %q, group %q", key, b, c.Why, c.Group)
-			}
-			if !slices.ContainsFunc(sweep, func(s struct{ offsetMS, weight int }) bool { return float64(s.offsetMS) == offset }) {
-				t.Errorf("%s: the sweep has no such offset", key)
 			}
 		}
 	}
@@ -105,13 +113,76 @@ func TestTheCells(t *testing.T) {
 	}
 }
 
-func TestTheIDOfACellHasASign(t *testing.T) {
-	var ids []string
-	for _, offset := range []float64{-20, 0, 5} {
-		ids = append(ids, cellID(offset))
+// The sweep goes to every cell, about as often as to the others of its side at the
+// least, and the cells do not overlap.
+func TestTheSweepReachesEveryCell(t *testing.T) {
+	last := -reach - 1
+	for _, c := range cells {
+		if c.first <= last || c.last < c.first || c.last > reach {
+			t.Errorf("%s is of %d to %d ms, after one that ends at %d", c.id, c.first, c.last, last)
+		}
+		last = c.last
+		weight := 0
+		for _, s := range sweep {
+			if s.offsetMS >= c.first && s.offsetMS <= c.last {
+				weight += s.weight
+			}
+		}
+		if weight < 4 {
+			t.Errorf("%s has a weight of %d, want at least 4", c.id, weight)
+		}
 	}
-	if want := []string{"K-20", "K+0", "K+5"}; !slices.Equal(ids, want) {
-		t.Errorf("ids %v, want %v", ids, want)
+}
+
+func TestThinkTimesThatWereNotKept(t *testing.T) {
+	off := func(ms float64) call {
+		return call{Rested: true, Planned: idle, Rest: idle + time.Duration(ms*float64(time.Millisecond))}
+	}
+	check, reason := thinkTimes([]call{off(0.5), off(-1), off(3), off(-4), {First: true, Rest: time.Hour}})
+	if !check.OK || reason != "" || check.Got != "50.0 % of 4; the median is 3.00 ms off" {
+		t.Errorf("half of them disturbed: %+v, %q", check, reason)
+	}
+	check, reason = thinkTimes([]call{off(0.5), off(3), off(4)})
+	if check.OK || !strings.HasPrefix(reason, "the machine was too busy: 66.7 % of the think times were more than 2ms off") {
+		t.Errorf("two of three disturbed: %+v, %q", check, reason)
+	}
+	if check, reason = thinkTimes(nil); reason != "" || check.Got != "there were none" {
+		t.Errorf("of no calls: %+v, %q", check, reason)
+	}
+}
+
+func TestNothingThatDidNotRestFails(t *testing.T) {
+	if c := nothingRested([]call{{Status: 200}, {Rested: true, Status: 502}}); !c.OK || c.Got != "0 of 1" {
+		t.Errorf("%+v", c)
+	}
+	if c := nothingRested([]call{{Status: 200}, {Status: 502}}); c.OK || c.Got != "1 of 2" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestCallsAreReadAsTheyWereWritten(t *testing.T) {
+	calls := []call{
+		{ID: "c-1", First: true, Status: 200, Connection: connectionNew, Attempts: 1, Runs: 1},
+		{ID: "c-2", Rested: true, Planned: 98 * time.Millisecond, Rest: 98123 * time.Microsecond, Status: 502,
+			Connection: connectionReused, Attempts: 2, Error: `a "quoted", error`, Socket: "ECONNRESET"},
+	}
+	path := filepath.Join(t.TempDir(), callsFile)
+	if err := writeCalls(path, calls); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readCalls(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls[0].First = false // which is not in the file: it did not rest
+	if diff := cmp.Diff(calls, got); diff != "" {
+		t.Errorf("read back (-written +read):\n%s", diff)
+	}
+	if err := os.WriteFile(path, []byte(strings.Join(callColumns, ",")+"\na,true,x,1,new,1,200,,,1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readCalls(path); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("a malformed row: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -96,6 +97,7 @@ type measurement struct {
 	folder   string
 	group    *proc.Group
 	server   adminapi.Listening
+	victims  []adminapi.Listening
 	callers  []*caller
 }
 
@@ -145,6 +147,7 @@ func (m *measurement) start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		m.victims = append(m.victims, victim)
 		m.callers = append(m.callers, &caller{
 			name: fmt.Sprintf("%s-%d", m.name(), i+1), method: m.method, key: m.key, victim: victim.Public, dial: m.place.caller.dial,
 			idle: m.settings.IdleTimeout, deck: newDeck(m.settings.Seed, uint64(m.number)<<32|uint64(i)),
@@ -205,46 +208,65 @@ func (m *measurement) call(ctx context.Context) ([]call, error) {
 	return calls, context.Cause(ctx)
 }
 
-// join asks the server how often its handler ran for each call. Every call that was
-// answered must have run.
+// join asks the server how often its handler ran for each call, and the victims when
+// each began and ended, by the victim's clock. Every call that was answered must have
+// run. calls are in the order of their callers.
 func (m *measurement) join(ctx context.Context, calls []call) error {
-	runs, err := m.handlerRuns(ctx)
-	if err != nil {
-		return fmt.Errorf("ask the server for its requests: %w", err)
+	var requests adminapi.StubRequests
+	if err := ask(ctx, m.place.server, m.server, adminapi.PathRequests, &requests); err != nil {
+		return err
 	}
+	if requests.Total > len(requests.Requests) {
+		return fmt.Errorf("the server kept %d of %d requests; a shorter -duration or fewer -callers makes few enough", len(requests.Requests), requests.Total)
+	}
+	visits := map[string]adminapi.Visit{}
+	for _, victim := range m.victims {
+		var of adminapi.Visits
+		if err := ask(ctx, m.place.caller, victim, adminapi.PathVisits+"?phase="+adminapi.PhaseLoad, &of); err != nil {
+			return err
+		}
+		maps.Copy(visits, of["upstream"])
+	}
+	var ended int64 // when the call before ended
 	for i := range calls {
 		one := &calls[i]
-		one.Runs = runs[one.ID]
+		one.Runs = requests.Runs[one.ID]
 		if one.ok() && one.Runs == 0 {
 			return fmt.Errorf("the ledger does not agree with the server: call %s was answered, and no handler ran", one.ID)
 		}
+		visit, ok := visits[one.ID]
+		if !ok || !visit.Finished {
+			return fmt.Errorf("the ledger does not agree with the victim: it does not know when call %s was", one.ID)
+		}
+		began := visit.StartedNS + visit.PermitNS
+		if !one.First {
+			one.Rest = time.Duration(began - ended)
+		}
+		ended = began + visit.UpstreamNS
 	}
 	return nil
 }
 
-func (m *measurement) handlerRuns(ctx context.Context) (map[string]int, error) {
+// ask gets JSON from the admin listener of a program.
+func ask(ctx context.Context, at end, program adminapi.Listening, path string, into any) error {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-		return m.place.server.dial(ctx, address)
+		return at.dial(ctx, address)
 	}}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.server.Admin+adminapi.PathRequests, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+program.Admin+path, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("ask %s for %s: %w", program.Program, path, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, errors.New(resp.Status)
+		return fmt.Errorf("%s answers %s to %s", program.Program, resp.Status, path)
 	}
-	var requests adminapi.StubRequests
-	if err := json.NewDecoder(resp.Body).Decode(&requests); err != nil {
-		return nil, err
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		return fmt.Errorf("%s of %s: %w", path, program.Program, err)
 	}
-	if requests.Total > len(requests.Requests) {
-		return nil, fmt.Errorf("it kept %d of %d; a shorter -duration or fewer -callers makes few enough", len(requests.Requests), requests.Total)
-	}
-	return requests.Runs, nil
+	return nil
 }

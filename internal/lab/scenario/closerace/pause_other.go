@@ -6,5 +6,3 @@ import "time"
 
 // pause sleeps. Rests are up to a millisecond longer than wanted, and measured as such.
 func pause(d time.Duration) { time.Sleep(d) }
-
-func prompt() {}

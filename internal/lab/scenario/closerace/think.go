@@ -8,9 +8,9 @@ import (
 // sweep is the think times less the server's idle timeout, in milliseconds, and how
 // often each is drawn compared with the others: most where the race is.
 var sweep = []struct{ offsetMS, weight int }{
-	{-20, 3}, {-15, 1}, {-10, 3}, {-7, 1}, {-5, 3}, {-4, 2}, {-3, 2}, {-2, 5}, {-1, 4},
-	{0, 6},
-	{1, 4}, {2, 5}, {3, 2}, {4, 2}, {5, 3}, {7, 1}, {10, 3}, {15, 1}, {20, 3},
+	{-20, 2}, {-15, 2}, {-10, 1}, {-7, 1}, {-5, 3}, {-4, 2}, {-3, 3}, {-2, 4}, {-1, 4},
+	{0, 7}, {1, 7},
+	{2, 4}, {3, 3}, {4, 2}, {5, 3}, {7, 1}, {10, 1}, {15, 2}, {20, 2},
 }
 
 // deck deals offsets in a random order: each as often as its weight says before any
