@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"chokepoint/internal/cli"
@@ -90,8 +91,8 @@ func listCases(w io.Writer, asJSON bool, cases []matrix.Case) error {
 	})
 }
 
-// printMatrix prints whether the run may be believed, a row for each case, and of those
-// that are not as wanted what is.
+// printMatrix prints whether the run may be believed, a row for each case that ran, and
+// what was wanted of those that are not as wanted.
 func printMatrix(w io.Writer, s result.Summary, dir string) {
 	fmt.Fprintln(w)
 	if s.Validity.Valid {
@@ -102,20 +103,32 @@ func printMatrix(w io.Writer, s result.Summary, dir string) {
 			fmt.Fprintf(w, "  %s\n", reason)
 		}
 	}
-	fmt.Fprintf(w, "verdict: %s (expected %s)\n\n", s.Verdict.Outcome, s.Verdict.Expected)
+	fmt.Fprintf(w, "verdict: %s (expected %s)\n", s.Verdict.Outcome, s.Verdict.Expected)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	group := ""
 	for _, c := range s.Cases {
-		mark, got := "ok", c.Got
-		switch {
-		case c.Failure != "":
-			mark, got = "????", "could not be carried out"
-		case !c.OK:
-			mark, got = "FAIL", c.Got+"; want "+c.Want
+		if c.Failure != "" {
+			continue // the reasons have it
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", mark, c.ID, c.Client, c.Method, c.Defence, got)
+		if c.Group != group {
+			group = c.Group
+			table.Flush()
+			fmt.Fprintf(w, "\n%s\n", group)
+		}
+		mark := "ok"
+		if !c.OK {
+			mark = "FAIL"
+		}
+		outcome, _, _ := strings.Cut(c.Got, ",")
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%d x\t%.3f s\n", mark, c.ID, c.Client, c.Method, c.Defence, outcome, c.Connection, c.HandlerRuns, c.Seconds)
 	}
 	table.Flush()
 	fmt.Fprintln(w)
+	for _, c := range s.Cases {
+		if !c.OK && c.Failure == "" {
+			fmt.Fprintf(w, "  %s %s %s %s\n    want %s\n    got  %s\n", c.ID, c.Client, c.Method, c.Defence, c.Want, c.Got)
+		}
+	}
 	printChecks(w, s.Verdict)
 	fmt.Fprintf(w, "report: %s/%s\n", dir, result.PageFile)
 }

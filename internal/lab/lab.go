@@ -156,9 +156,11 @@ func fill(ctx context.Context, folder *proc.Folder, resultsDir, name string, num
 	return dir, outcome.Summary, withRemedy(err)
 }
 
-// withRemedy adds what to do about a disk that became full in the middle.
+// withRemedy adds what to do about a disk that became full in the middle. What a
+// sandbox lacks says so itself, and of namespaces the kernel says ENOSPC too.
 func withRemedy(err error) error {
-	if errors.Is(err, syscall.ENOSPC) {
+	_, sandbox := errors.AsType[*netlab.Unavailable](err)
+	if errors.Is(err, syscall.ENOSPC) && !sandbox {
 		return fmt.Errorf("the result is not kept: %w; make room there, or choose another folder with -results", err)
 	}
 	return err

@@ -235,6 +235,10 @@ var rows = []row{
 		fails(timedOut, 1).endsAfter(0, 4100*time.Millisecond), fails(responseTimeout, 1).endsAfter(0, 4100*time.Millisecond))),
 	lost.against(keepAliveUserTimeout, "the first probe that is due after 2.5 s of silence ends it", posts(
 		fails(timedOut, 1).endsAfter(0, 3100*time.Millisecond), fails(responseTimeout, 1).endsAfter(0, 3100*time.Millisecond))),
+	lost.against(keepAliveRetries, "the first probes tell the client, which sends a GET again while the server still works on it", gets(
+		anew().endsAfter(8.0/3, 4100*time.Millisecond).ran(2), anew().endsAfter(8.0/3, 4100*time.Millisecond).ran(2).tries(2))),
+	lost.against(recommended(), "the first probe that is due after 1.5 s of silence ends it; a POST without a key is not sent again", posts(
+		fails(timedOut, 1).endsAfter(0, 2100*time.Millisecond), fails(responseTimeout, 1).endsAfter(0, 2100*time.Millisecond))),
 	lostReset.against(none, whyLost, posts(timesOut(4, 1), timesOut(4, 1))),
 	lostReset.against(keepAlive, "the first probe is answered with a RST", posts(
 		fails(connReset, 1).endsAfter(0, 1050*time.Millisecond), fails(closed, 1).endsAfter(0, 1050*time.Millisecond))),

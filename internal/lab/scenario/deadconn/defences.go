@@ -74,10 +74,12 @@ var (
 	retryAll64      = defence{name: "retry_all,attempts=64", settings: profile.Connections{Retry: profile.RetryAll, RetryAttempts: 64}}
 	library64       = defence{name: "library_retry,attempts=64", settings: profile.Connections{Retry: profile.RetryLibrary, RetryAttempts: 64}}
 
-	// These two are for an entry that is lost while the server works.
+	// These are for an entry that is lost while the server works.
 	userTimeoutAlone     = defence{name: "user_timeout=2.5s", fixed: true, settings: profile.Connections{UserTimeout: 2500 * time.Millisecond}}
 	keepAliveUserTimeout = defence{name: "keepalive,user_timeout=2.5s", fixed: true,
 		settings: profile.Connections{KeepAlive: quickProbes, UserTimeout: 2500 * time.Millisecond}}
+	keepAliveRetries = defence{name: "keepalive,library_retry", fixed: true,
+		settings: profile.Connections{KeepAlive: quickProbes, Retry: profile.RetryLibrary}}
 )
 
 // userTimeout ends a connection whose data has not been acknowledged for so long, and

@@ -270,3 +270,15 @@ func (g gate) through(ctx context.Context, f func() error) error {
 	defer func() { <-g }()
 	return f()
 }
+
+// connectionArgs are the flags of the victim's client and defence. It has no other
+// protection.
+func (c cell) connectionArgs() []string {
+	connections := c.row.defence.forADeviceOf(c.s.DeviceIdle)
+	connections.Client, connections.ResponseTimeout = c.col.client, c.row.timeoutIn(c.s)
+	args := []string{"-profile=anti"}
+	for name, value := range connections.Settings() {
+		args = append(args, "-"+name+"="+value)
+	}
+	return args
+}

@@ -33,12 +33,15 @@ type Settings struct {
 }
 
 const (
-	// shortestIdle is that of the device: a conntrack entry's remaining time is known in
-	// whole seconds, and keepalive can be no faster than one a second.
-	shortestIdle = 3 * time.Second
+	// The device's memory: an entry's remaining time is known in whole seconds and
+	// keepalive is no faster than one probe a second, so that under 3 s too little is
+	// left to be told apart; and from 15 s on Go's own keepalive is quicker than it.
+	shortestIdle, longestIdle = 3 * time.Second, 14 * time.Second
 	// leastOver is how much longer than the device remembers a connection rests: the
-	// kernel removes an entry that has run out some time after.
+	// kernel counts an entry's time in whole seconds.
 	leastOver = time.Second
+	// shortestTimeout is longer than the longest TCP_USER_TIMEOUT takes to act.
+	shortestTimeout = 3 * time.Second
 	// longest bounds each duration, so that a run ends.
 	longest     = 10 * time.Minute
 	maxParallel = 256
@@ -61,14 +64,15 @@ func (s *Settings) Bind(fs *flag.FlagSet) {
 // usage errors.
 func (s *Settings) Validate() error {
 	for _, d := range []struct {
-		flag  string
-		value time.Duration
-		least time.Duration
+		flag               string
+		value, least, most time.Duration
 	}{
-		{"device-idle", s.DeviceIdle, shortestIdle}, {"rest", s.Rest, s.DeviceIdle + leastOver}, {"timeout", s.Timeout, 2500 * time.Millisecond},
+		{"device-idle", s.DeviceIdle, shortestIdle, longestIdle},
+		{"rest", s.Rest, s.DeviceIdle + leastOver, longest},
+		{"timeout", s.Timeout, shortestTimeout, longest},
 	} {
-		if d.value < d.least || d.value > longest {
-			return fmt.Errorf("-%s %v: want %v to %v", d.flag, d.value, d.least, longest)
+		if d.value < d.least || d.value > d.most {
+			return fmt.Errorf("-%s %v: want %v to %v", d.flag, d.value, d.least, d.most)
 		}
 	}
 	switch {

@@ -74,18 +74,11 @@ func (c cell) start(ctx context.Context, n *network, folder string) (*world, err
 	return w, err
 }
 
-// victimArgs are the caller's flags: its client, its defence, and no other protection.
+// victimArgs are the caller's flags.
 func (c cell) victimArgs() []string {
-	args := []string{
-		"-listen=" + netAddr("127.0.0.1", victimPort), "-admin=" + netAddr("127.0.0.1", adminPort),
-		"-upstream=http://" + netAddr(upstreamAddr.String(), stubPort) + "/", "-no-database", "-profile=anti",
-	}
-	connections := c.row.defence.forADeviceOf(c.s.DeviceIdle)
-	connections.Client, connections.ResponseTimeout = c.col.client, c.row.timeoutIn(c.s)
-	for name, value := range connections.Settings() {
-		args = append(args, "-"+name+"="+value)
-	}
-	return args
+	return append(c.connectionArgs(),
+		"-listen="+netAddr("127.0.0.1", victimPort), "-admin="+netAddr("127.0.0.1", adminPort),
+		"-upstream=http://"+netAddr(upstreamAddr.String(), stubPort)+"/", "-no-database")
 }
 
 func netAddr(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
