@@ -55,6 +55,7 @@ func TestCommandsWithoutFlags(t *testing.T) {
 	}{
 		{"help of report", []string{"report", "-h"}, 0, []string{"Usage: lab report FOLDER...", "", "Renders", "report.html"}, nil},
 		{"help of profiles", []string{"profiles", "--help"}, 0, []string{"Usage: lab profiles", "", "Lists"}, nil},
+		{"a doctor with an argument", []string{"doctor", "nginx"}, 2, nil, []string{`lab: unexpected argument "nginx"; lab doctor has flags only`}},
 		{"no folder", []string{"report"}, 2, nil, []string{"lab: name a results folder: lab report results/<run>"}},
 		{"no such flag", []string{"report", "-x"}, 2, nil, []string{"lab: flag provided but not defined: -x (lab report -h shows the usage)"}},
 		{"an argument too many", []string{"profiles", "extra"}, 2, nil, []string{`lab: unexpected argument "extra"; lab profiles takes none`}},

@@ -29,6 +29,7 @@ const usage = `Usage: lab COMMAND [flags]
   lab size                a timeout and permits for an upstream, with the reason for each
   lab dump SOURCE...      who stands where in dumps of Go or Java, and waits for what
   lab gateway             a reverse proxy of Go, as a program to drain
+  lab doctor              what of the lab this machine can run, and what to do where not
   lab profiles            what protects the victim, by name
   lab version             print the version
 
@@ -91,6 +92,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 		return readDumps(ctx, rest, stdout)
 	case "gateway":
 		return runGateway(ctx, rest, stdout, stderr)
+	case "doctor":
+		return examine(ctx, rest, stdout)
 	case "profiles":
 		return listProfiles(rest, stdout)
 	case "version", "-version", "--version":

@@ -28,6 +28,10 @@ var serverGlobs = []string{
 // pgConfigWait bounds pg_config, which only prints.
 const pgConfigWait = 5 * time.Second
 
+// Installed are the folders on this machine that hold a server's programs, that
+// which Open tries first first.
+func Installed(ctx context.Context) []string { return findBinDirs(ctx, serverGlobs) }
+
 // findBinDirs returns the folders that hold both postgres and initdb: that of
 // PATH, that of pg_config, then those of the patterns, the newest version first.
 // A folder is named once, by its real path.
