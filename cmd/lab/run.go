@@ -165,9 +165,9 @@ func printVerdict(w io.Writer, s result.Summary, dir string) {
 		}
 		fmt.Fprintf(w, "  %-9s %9d %8d %8d %9.1f %12.1f %12.1f\n", name, e.Scheduled, e.Dropped, e.OK, 100*e.FailedRatio, e.Response.P50, e.Response.P95)
 	}
-	fmt.Fprintf(w, "\n  %-10s %8s %14s %12s %8s %9s\n", "dump", "workers", "upstream read", "permit wait", "queued", "pause ms")
+	fmt.Fprintf(w, "\n  %-10s %8s %11s %14s %12s %8s %9s\n", "dump", "workers", "connecting", "upstream read", "permit wait", "queued", "pause ms")
 	for _, d := range s.Dumps {
-		fmt.Fprintf(w, "  %-10s %8d %14d %12d %8d %9.1f\n", d.Point, d.Workers, d.Where["upstream_read"], d.Where["permit_wait"], d.Queued, d.PauseMS)
+		fmt.Fprintf(w, "  %-10s %8d %11d %14d %12d %8d %9.1f\n", d.Point, d.Workers, d.Where["upstream_connect"], d.Where["upstream_read"], d.Where["permit_wait"], d.Queued, d.PauseMS)
 	}
 	printPrediction(w, s)
 	fmt.Fprintf(w, "report: %s/%s\n", dir, result.PageFile)
