@@ -48,7 +48,7 @@ func (r *Run) Into(ctx context.Context, dir string) (scenario.Outcome, error) {
 		return scenario.Outcome{}, err
 	}
 	all := lines(r.Settings.IdleTimeout)
-	r.Progress("%d lines with %d callers each, for %s; the server closes what has rested for %s", len(all), r.Settings.Callers, r.Settings.Duration, r.Settings.IdleTimeout)
+	r.Progress("%d lines with %d callers each; the server closes what has rested for %s", len(all), r.Settings.Callers, r.Settings.IdleTimeout)
 	measured, err := matrix.Run(ctx, r.measurements(all, programs), matrix.Options{Dir: dir, Parallel: len(all), Progress: r.Progress}, nil)
 	if err != nil {
 		return scenario.Outcome{}, err
@@ -65,7 +65,7 @@ func (r *Run) Into(ctx context.Context, dir string) (scenario.Outcome, error) {
 
 // measurements are a case for each line, which measures all its cells at once.
 func (r *Run) measurements(all []line, programs map[string]string) []matrix.Case {
-	crowd := newCrowd(len(all))
+	crowd := newCrowd(len(all), func() { r.Progress("every program runs; the callers call for %s", r.Settings.Duration) })
 	var cases []matrix.Case
 	for i, l := range all {
 		cases = append(cases, matrix.Case{

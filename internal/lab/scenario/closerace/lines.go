@@ -72,11 +72,11 @@ func lines(idle time.Duration) []line {
 	var all []line
 	for _, client := range []string{result.ClientNetHTTP, result.ClientFastHTTP} {
 		undefended := whileReading
-		why := "a goroutine of net/http reads every idle connection and sees a close as soon as it is there; what is sent while the FIN is on its way is lost"
 		if client == result.ClientFastHTTP {
 			undefended = unseen
-			why = "fasthttp looks at an idle connection only when it uses it, so whatever has rested for too long fails"
 		}
+		const why = "net/http reads its idle connections and sees a close as soon as it is there: it loses what it sends while the FIN is on its way; " +
+			"fasthttp looks at an idle connection only when it uses it: whatever has rested for too long fails"
 		const whyLook = "a look at the socket finds a FIN that has come, and none that is on its way"
 		for _, l := range []line{
 			{method: http.MethodPost, defence: "none", title: "POST, no defence", why: why, band: undefended},

@@ -54,33 +54,41 @@ func loopback(launcher *proc.Launcher) place {
 // crowd has the lines begin to call together, when the programs of all of them run: what
 // starts takes the CPU from what is measured.
 type crowd struct {
-	slots   chan struct{}
-	waiting sync.WaitGroup
+	slots chan struct{}
+	begin func()
+	all   chan struct{} // closed when every line has started or given up
+
+	mu      sync.Mutex
+	missing int
 }
 
-func newCrowd(lines int) *crowd {
-	c := &crowd{slots: make(chan struct{}, starts)}
-	c.waiting.Add(lines)
-	return c
+// newCrowd is one of so many lines. begin is called once, before they call.
+func newCrowd(lines int, begin func()) *crowd {
+	return &crowd{slots: make(chan struct{}, starts), begin: begin, all: make(chan struct{}), missing: lines}
 }
 
 // start runs f when it is the line's turn, and returns when every line has started or
 // given up, or ctx ends.
 func (c *crowd) start(ctx context.Context, f func() error) error {
 	c.slots <- struct{}{}
-	err := ctx.Err()
+	err := context.Cause(ctx)
 	if err == nil {
 		err = f()
 	}
 	<-c.slots
-	c.waiting.Done()
+	c.mu.Lock()
+	if c.missing--; c.missing == 0 {
+		if ctx.Err() == nil {
+			c.begin()
+		}
+		close(c.all)
+	}
+	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	all := make(chan struct{})
-	go func() { c.waiting.Wait(); close(all) }()
 	select {
-	case <-all:
+	case <-c.all:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
