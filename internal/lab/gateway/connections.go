@@ -24,6 +24,7 @@ type connections struct {
 	mu       sync.Mutex // guards what follows and the info of each connection
 	state    string
 	accepted int
+	handled  int // requests in flight, of closed connections too
 	open     map[*connection]struct{}
 	cutting  bool
 	zero     chan struct{} // closed when none is open while draining
@@ -134,6 +135,7 @@ func (c *connection) begin(id, protocol string) string {
 	c.info.Protocol, c.info.LastRequestAt = protocol, time.Now()
 	c.info.Total++
 	c.info.InFlight++
+	c.all.handled++
 	if id != "" {
 		if len(c.info.RequestIDs) == adminapi.MaxGatewayIDs {
 			c.info.RequestIDs = slices.Delete(c.info.RequestIDs, 0, 1)
@@ -148,6 +150,7 @@ func (c *connection) end() {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
 	c.info.InFlight--
+	c.all.handled--
 }
 
 // isCut says whether the gateway cut the connection off.
@@ -191,6 +194,13 @@ func (all *connections) cutRest() {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.cutting = true
+}
+
+// inFlight is how many requests have not ended.
+func (all *connections) inFlight() int {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.handled
 }
 
 // left is what is open still; oldest names its oldest connection and its newest request.

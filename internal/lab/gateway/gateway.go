@@ -19,7 +19,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -68,7 +67,6 @@ type Gateway struct {
 	admin    *http.Server
 	public   net.Listener
 	adminAt  net.Listener
-	handling sync.WaitGroup
 	failed   chan error
 }
 
@@ -186,14 +184,8 @@ func (g *Gateway) cut() {
 	g.conns.cutRest()
 	g.server.Close()
 	g.admin.Close()
-	done := make(chan struct{})
-	go func() {
-		g.handling.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(lastWait):
+	for end := time.Now().Add(lastWait); g.conns.inFlight() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 	}
 	g.proxy.Transport.(*http.Transport).CloseIdleConnections()
 }

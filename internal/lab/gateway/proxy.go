@@ -56,8 +56,6 @@ func passageOf(r *http.Request) *passage { return r.Context().Value(passageKey{}
 
 // handle passes one request on and logs what became of it.
 func (g *Gateway) handle(w http.ResponseWriter, r *http.Request) {
-	g.handling.Add(1)
-	defer g.handling.Done()
 	p := &passage{conn: connectionOf(r.Context()), GatewayRequest: adminapi.GatewayRequest{
 		Event: "request", ID: r.Header.Get(adminapi.HeaderID), Method: r.Method, Path: r.URL.Path, Protocol: r.Proto, BeganAt: time.Now(),
 	}}
@@ -75,8 +73,8 @@ func (g *Gateway) handle(w http.ResponseWriter, r *http.Request) {
 			// The client sees it too: net/http closes its connection, or resets its stream.
 			p.End, p.UpstreamError = adminapi.EndDied, "the answer broke off"
 		}
-		p.conn.end()
 		g.log.write(p.GatewayRequest)
+		p.conn.end() // after it is logged: whoever cuts waits for this
 		if broken != nil {
 			panic(broken)
 		}
