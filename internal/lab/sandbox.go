@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"time"
 
 	"chokepoint/internal/lab/netlab"
 	"chokepoint/internal/lab/pgserver"
@@ -13,6 +14,9 @@ import (
 const (
 	// sandboxFolderPrefix is of the temporary folders of sandboxes.
 	sandboxFolderPrefix = "chokepoint-sandbox-"
+	// sandboxGrace is what a run may take to end in order: it stops its load generator,
+	// asks for the counts, writes, and stops its programs, each of which has a bound.
+	sandboxGrace = time.Minute
 	// scratchVariable tells a lab in a sandbox where the folders of its runs are made:
 	// in one that the lab outside has made, and whose reaper outlives both.
 	scratchVariable = "CHOKEPOINT_SANDBOX_SCRATCH"
@@ -39,7 +43,7 @@ func (l *Lab) InSandbox(ctx context.Context, resultsDir string, args []string, s
 		return 0, err
 	}
 	env := append(os.Environ(), "TMPDIR="+temporary.Path(), scratchVariable+"="+scratch.Path())
-	return netlab.RunIn(ctx, netlab.Spec{Args: args, Stdout: stdout, Stderr: stderr, Env: env})
+	return netlab.RunIn(ctx, netlab.Spec{Args: args, Stdout: stdout, Stderr: stderr, Env: env, Grace: sandboxGrace})
 }
 
 func (l *Lab) remove(ctx context.Context, folder *proc.Folder) {

@@ -19,9 +19,12 @@ const (
 	dataRetries = 15                     // tcp_retries2
 )
 
-// lossy is what comes of call c on a path that loses packets. It leaves out what
-// hardly counts beside the timeouts: what the other side sends again in the handshake,
-// the later segments of a long answer, the ends of connections.
+// lossy is what comes of call c on a path that loses packets. Where all are lost that is
+// all there is. Where some are, it leaves out what the other side sends again in the
+// handshake, the later segments of a long answer, the ends of connections, and, which
+// counts, that a kernel takes the time until a repeated segment was acknowledged for a
+// round trip: its retransmission timeout grows to seconds, and calls take longer than
+// this says.
 func (s *simulation) lossy(c call) call {
 	if s.kept > 0 {
 		s.kept--

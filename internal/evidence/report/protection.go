@@ -9,12 +9,16 @@ import (
 	"chokepoint/internal/result"
 )
 
-// heldAtMost is the most workers that stood in the upstream read in any dump, as the
-// median over the runs of a profile.
+// heldAtMost is the most workers that stood in a call to the upstream in any dump, be it
+// in the connect or in the read, as the median over the runs of a profile.
 func (c comparisonFolder) heldAtMost(profile string) float64 {
 	most := 0.0
 	for _, point := range c.points() {
-		most = max(most, c.metrics["dump."+point+"."+stacks.UpstreamRead].Values[profile].Median)
+		held := 0.0
+		for _, place := range []string{stacks.UpstreamConnect, stacks.UpstreamRead} {
+			held += c.metrics["dump."+point+"."+place].Values[profile].Median
+		}
+		most = max(most, held)
 	}
 	return most
 }
