@@ -14,7 +14,7 @@ import (
 	"chokepoint/test/browser"
 )
 
-// matrixPage is the report of the fixture of a run that is a matrix.
+// matrixPage is the report of a part of a run that is a matrix.
 func matrixPage(t *testing.T) string {
 	return write(t, report.Run, filepath.Join("..", "..", "internal", "evidence", "report", "testdata", "deadconn"))
 }
@@ -34,7 +34,7 @@ func testACellOpensItsEvidence(t *testing.T, b *browser.Browser) {
 	tab.Press(cellInMatrix, kb.Enter)
 	tab.Until(cellSection + `.open && document.activeElement === ` + cellSection + `.querySelector("summary")`)
 	text := browser.Eval[string](tab, cellSection+`.innerText`)
-	for _, want := range []string{"exact error: GET", "ESTABLISHED 10.81.0.10:40112 -> 10.82.0.10:8080", "FIN_WAIT1", "+0.834 caller:40112 > upstream:8080 [P.] 78 bytes (retransmission)"} {
+	for _, want := range []string{"exact error: net/http: timeout awaiting response headers", "ESTABLISHED 10.81.0.10:57372 -> 10.82.0.10:8080", "FIN_WAIT1", "+0.831 caller:57372 > upstream:8080 [P.] 92 bytes (retransmission)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the section of the cell does not show %q", want)
 		}
@@ -43,7 +43,7 @@ func testACellOpensItsEvidence(t *testing.T, b *browser.Browser) {
 	if n := browser.Eval[int](tab, `document.querySelectorAll('details[id^="cell-"][open]').length`); n != 1 {
 		t.Errorf("%d cells are open, want 1", n)
 	}
-	if got := browser.Eval[string](tab, cellSection+`.querySelector('a[href$="packets.txt"]').getAttribute("href")`); got != "cases/A2-net-http-GET-none/packets.txt" {
+	if got := browser.Eval[string](tab, cellSection+`.querySelector('a[href$="packets.txt"]').getAttribute("href")`); got != "cases/A2-net-http-GET/packets.txt" {
 		t.Errorf("the packets are linked as %q", got)
 	}
 	wantQuiet(t, tab, url)

@@ -75,7 +75,7 @@ func boundedBlocks(blocks []block) []block {
 func boundedText(t text) text {
 	var all text
 	for _, s := range t {
-		all = append(all, span{bounded(s.text), s.style, wholeLink(s.href), wholeLink(s.report)})
+		all = append(all, span{bounded(s.text), s.style, wholeLink(s.href), wholeLink(s.folded), wholeLink(s.report)})
 	}
 	return all
 }
@@ -96,7 +96,7 @@ func wholeLink(target string) string {
 }
 
 func boundedTable(t table) table {
-	var shown table
+	shown := table{small: t.small}
 	for _, c := range t.columns {
 		shown.columns = append(shown.columns, column{bounded(c.title), c.numeric})
 	}

@@ -26,6 +26,7 @@ type list struct{ items []text }
 type table struct {
 	columns []column
 	rows    [][]text
+	small   bool // neither sorted nor copied
 }
 
 type column struct {
@@ -145,6 +146,8 @@ type span struct {
 	text  string
 	style style
 	href  string // a path relative to the report, or #anchor; empty for none
+	// folded is where Markdown leads instead, which does not hold what a page folds up.
+	folded string
 	// report is the folder, relative to this report's, whose report in the same format
 	// is linked; empty for none.
 	report string

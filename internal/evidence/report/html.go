@@ -71,6 +71,7 @@ type htmlTable struct {
 	Label   string
 	Columns []htmlColumn
 	Rows    [][][]htmlSpan
+	Small   bool
 }
 
 type htmlColumn struct {
@@ -185,7 +186,7 @@ func (w *htmlWriter) blocks(blocks []block) []htmlBlock {
 }
 
 func (w *htmlWriter) table(t table) *htmlTable {
-	view := &htmlTable{Label: w.section}
+	view := &htmlTable{Label: w.section, Small: t.small}
 	for _, c := range t.columns {
 		view.Columns = append(view.Columns, htmlColumn{c.title, c.numeric})
 	}

@@ -1,8 +1,8 @@
 package report
 
 import (
+	"cmp"
 	"html"
-	"net/url"
 	"path"
 	"strings"
 	"unicode"
@@ -136,8 +136,8 @@ func inline(t text, inCell bool) string {
 		if s.report != "" {
 			written = "[" + written + "](" + target(path.Join(s.report, result.ReportFile)) + ")"
 		}
-		if s.href != "" {
-			written = "[" + written + "](" + linkTarget(s.href) + ")"
+		if href := cmp.Or(s.folded, s.href); href != "" {
+			written = "[" + written + "](" + linkTarget(href) + ")"
 		}
 		b.WriteString(written)
 	}
@@ -224,6 +224,5 @@ func linkTarget(href string) string {
 
 // target makes a relative path the target of a link.
 func target(name string) string {
-	escaped := (&url.URL{Path: name}).EscapedPath()
-	return strings.NewReplacer("(", "%28", ")", "%29", "|", "%7C").Replace(escaped)
+	return strings.NewReplacer("(", "%28", ")", "%29", "|", "%7C").Replace(escapedPath(name))
 }

@@ -264,10 +264,15 @@ func (m matrixRun) linkTo(i int, label string) text {
 	if label == "" {
 		label = none
 	}
-	return link(label, "#"+m.anchors[i])
+	to := span{text: label, href: "#" + m.anchors[i]}
+	if asWanted(m.cases[i]) {
+		to.folded = m.cases[i].Evidence
+	}
+	return text{to}
 }
 
-// cellLink names a cell and leads to it.
+// cellLink names a cell and leads to its section, or, where Markdown has none, to
+// its folder.
 func (m matrixRun) cellLink(i int) text { return m.linkTo(i, cellName(m.cases[i])) }
 
 func cellName(c result.Case) string {

@@ -9,34 +9,64 @@ import (
 	"chokepoint/internal/result"
 )
 
-// cellBlocks are the sections of all cells, folded up, by group. It gives the errors of
-// evidence that is there and cannot be read.
+// cellBlocks are the sections of all cells, folded up, by group. Markdown has those alone
+// that are not as wanted. It gives the errors of evidence that is there and cannot be read.
 func (m matrixRun) cellBlocks() (blocks []block, malformed []error) {
 	inline := newInliner(m.dir)
 	blocks = append(blocks, paragraph{plain("Of each cell: what was wanted and what came, the client's exact error, the sockets of both ends and the entry of the device " +
-		"before and after the judged request, and its files. Short sequences of packets stand here whole.")})
+		"before and after the judged request, and its files. Those that are not as wanted:")})
+	var folded []block
 	for _, group := range valuesOf(m.cases, func(c result.Case) string { return c.Group }) {
 		if group != "" {
-			blocks = append(blocks, paragraph{strong(group)})
+			folded = append(folded, paragraph{strong(group)})
 		}
 		for _, i := range m.where(func(c result.Case) bool { return c.Group == group }) {
-			blocks = append(blocks, m.section(i, inline))
+			section := m.section(i, inline)
+			if asWanted(m.cases[i]) {
+				folded = append(folded, section)
+				continue
+			}
+			blocks = append(blocks, section)
 		}
 	}
+	if len(m.unwanted()) == 0 {
+		blocks = append(blocks, paragraph{plain("None.")})
+	}
+	if t := m.fileTable(); len(t.rows) > 0 {
+		blocks = append(blocks, paragraph{plain("The files of each cell are in its folder:")}, t)
+	}
+	blocks = append(blocks, unabridged{append([]block{paragraph{plain("Those that are as wanted, by group. Short sequences of packets stand here whole.")}}, folded...)})
 	return blocks, inline.malformed
+}
+
+// fileTable says once what the files of the cells hold.
+func (m matrixRun) fileTable() table {
+	t := table{columns: []column{words("file"), words("what it holds"), numbers("cells")}}
+	of := map[result.EvidenceFile]int{}
+	var files []result.EvidenceFile
+	for _, c := range m.cases {
+		for _, f := range c.Files {
+			if of[f]++; of[f] == 1 {
+				files = append(files, f)
+			}
+		}
+	}
+	for _, f := range files {
+		t.rows = append(t.rows, []text{code(f.Name), plain(f.What), plain(count(of[f]))})
+	}
+	return t
 }
 
 func (m matrixRun) section(i int, inline *inliner) details {
 	c := m.cases[i]
-	d := details{anchor: m.anchors[i]}
-	d.summary = join(strong(cellName(c)), plain(": "+outcomeOf(c.Got)), plain(", "))
+	d := details{anchor: m.anchors[i], summary: strong(cellName(c))}
 	switch {
 	case c.Failure != "":
-		d.summary = join(strong(cellName(c)), plain(": not carried out, "), bad("not as wanted"))
+		d.summary = join(d.summary, plain(": not carried out, "), bad("not as wanted"))
 	case c.OK:
-		d.summary = join(d.summary, plain("as wanted"))
+		d.summary = join(d.summary, plain(": "+outcomeOf(c.Got)+", as wanted"))
 	default:
-		d.summary = join(d.summary, bad("not as wanted"))
+		d.summary = join(d.summary, plain(": "+outcomeOf(c.Got)+", "), bad("not as wanted"))
 	}
 	if about := strings.Join(filled(c.Title, c.Why), ": "); about != "" {
 		d.blocks = append(d.blocks, paragraph{plain(about + ".")})
@@ -44,11 +74,16 @@ func (m matrixRun) section(i int, inline *inliner) details {
 	if c.Failure != "" {
 		d.blocks = append(d.blocks, sentence(bad("It could not be carried out"), plain(": "+c.Failure)))
 	}
-	d.blocks = append(d.blocks, sideBySide(c), cellFacts(c))
+	if !asWanted(c) {
+		d.blocks = append(d.blocks, sideBySide(c))
+	}
+	d.blocks = append(d.blocks, cellFacts(c))
 	if t := observed(c); len(t.rows) > 0 {
 		d.blocks = append(d.blocks, t)
 	}
-	d.blocks = append(d.blocks, timeline(c)...)
+	if sends(c) {
+		d.blocks = append(d.blocks, timeline(c)...)
+	}
 	d.blocks = append(d.blocks, requestTable(c)...)
 	return withFiles(d, m.dir, c, inline)
 }
@@ -60,7 +95,7 @@ func filled(texts ...string) []string {
 // sideBySide puts the parts of what was wanted beside those of what came: both are in
 // the same words and the same order.
 func sideBySide(c result.Case) table {
-	t := table{columns: []column{words("wanted"), words("got")}}
+	t := table{columns: []column{words("wanted"), words("got")}, small: true}
 	want, got := strings.Split(c.Want, ", "), strings.Split(c.Got, ", ")
 	if len(want) != len(got) {
 		want, got = []string{c.Want}, []string{c.Got}
@@ -75,6 +110,10 @@ func sideBySide(c result.Case) table {
 func cellFacts(c result.Case) list {
 	var l list
 	add := func(name string, value text) { l.items = append(l.items, join(plain(name+": "), value)) }
+	if asWanted(c) {
+		add("wanted", plain(c.Want))
+		add("got", plain(c.Got))
+	}
 	if c.Predicted != "" {
 		add("predicted", plain(c.Predicted))
 	}
@@ -104,7 +143,7 @@ func cellFacts(c result.Case) list {
 
 // observed are the sockets of both ends and the entry of the device, a line for each.
 func observed(c result.Case) table {
-	t := table{columns: []column{words("when"), words("whose"), words("state")}}
+	t := table{columns: []column{words("when"), words("whose"), words("state")}, small: true}
 	for _, at := range []struct {
 		when string
 		is   *result.Observed
@@ -130,27 +169,23 @@ func observed(c result.Case) table {
 // withFiles ends the section of a cell with its files, each a link; short sequences of
 // packets a page holds itself.
 func withFiles(d details, dir string, c result.Case, inline *inliner) details {
-	if c.Evidence == "" {
+	if len(c.Files) == 0 {
+		d.blocks = append(d.blocks, paragraph{plain("No file of evidence is named for this cell.")})
 		return d
 	}
-	var items []text
+	files := plain("files: ")
 	var packets []block
-	for _, f := range c.Files {
-		name := path.Join(c.Evidence, f.Name)
-		raw := rawFileAs(f.Name, dir, name)
-		if f.What != "" {
-			raw = join(raw, plain(": "+f.What))
+	for i, f := range c.Files {
+		if i > 0 {
+			files = join(files, plain(", "))
 		}
-		items = append(items, raw)
+		name := path.Join(c.Evidence, f.Name)
+		files = join(files, rawFileAs(f.Name, dir, name))
 		if strings.HasPrefix(f.Name, packetsPrefix) {
 			packets = append(packets, inline.blocks(name, f)...)
 		}
 	}
-	if items == nil {
-		d.blocks = append(d.blocks, paragraph{plain("No file of evidence is named for this cell.")})
-		return d
-	}
-	d.blocks = append(d.blocks, list{items})
+	d.blocks = append(d.blocks, paragraph{files})
 	if packets != nil {
 		d.blocks = append(d.blocks, unabridged{packets})
 	}

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -15,16 +14,24 @@ type threat struct{ fault, method string }
 
 func threatOf(c result.Case) threat { return threat{c.Fault, c.Method} }
 
+// defenceStudy is what the cells of one client say of its defences.
+type defenceStudy struct {
+	threats []threat
+	cell    map[threat]int // a cell in which it failed without a defence
+	records []defenceRecord
+	untried []string // defences that no cell tried on any threat
+}
+
 // defenceRecord is what one defence of a client did, in the cells that have it.
 type defenceRecord struct {
 	name, settings string
-	// Indices of cells: of threats that were answered and that failed again, and of
-	// requests that were executed twice or failed although they were executed, whatever
-	// the fault.
-	answered, failed, twice, lost []int
-	held, open                    map[threat]bool
-	untried                       []threat
-	slowest                       float64 // seconds, of those that were answered
+	held           map[threat]bool
+	failed         []int // cells in which a threat was not answered
+	// Cells whatever their fault: repeated ran the handler more than once for one
+	// request, again did so for a method that is not idempotent, and lost failed
+	// although a handler ran.
+	repeated, again, lost []int
+	slowest               float64 // seconds, of the cells in which a threat was answered
 }
 
 // answers says whether a cell's requests were all answered.
@@ -33,121 +40,148 @@ func answers(c result.Case) bool {
 	return c.Failure == "" && n.OK > 0 && n.NeverReached == 0 && n.FailedButExecuted == 0
 }
 
-// threatsOf are the cells of a client without a defence in which no handler ran for a
-// request that failed: its connection was dead.
-func (m matrixRun) threatsOf(client string) []int {
-	return m.where(func(c result.Case) bool {
-		return c.Client == client && c.Defence == result.DefenceNone && c.Fault != "" && c.Failure == "" && c.Counts.NeverReached > 0
-	})
+// idempotent says whether a method may be executed twice by its own definition
+// (RFC 9110, section 9.2.2).
+func idempotent(method string) bool {
+	return slices.Contains([]string{"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"}, method)
 }
 
-// recordsOf are the defences that a client has in any cell, the best first.
-func (m matrixRun) recordsOf(client string, threats []int) []defenceRecord {
-	var all []threat
-	for _, i := range threats {
-		if t := threatOf(m.cases[i]); !slices.Contains(all, t) {
-			all = append(all, t)
+// study compares the cells of a client. A threat is a fault of which a cell without a
+// defence failed and no handler ran: the connection was dead.
+func (m matrixRun) study(client string) defenceStudy {
+	s := defenceStudy{cell: map[threat]int{}}
+	for i, c := range m.cases {
+		if c.Client == client && c.Defence == result.DefenceNone && c.Fault != "" && c.Failure == "" && c.Counts.NeverReached > 0 {
+			if _, known := s.cell[threatOf(c)]; !known {
+				s.cell[threatOf(c)] = i
+				s.threats = append(s.threats, threatOf(c))
+			}
 		}
 	}
-	var records []defenceRecord
 	with := m.where(func(c result.Case) bool {
 		return c.Client == client && c.Defence != result.DefenceNone && c.Fault != "" && c.Failure == ""
 	})
 	for _, name := range m.valuesIn(with, func(c result.Case) string { return c.Defence }) {
-		r := defenceRecord{name: name, held: map[threat]bool{}, open: map[threat]bool{}}
-		for _, i := range with {
-			c := m.cases[i]
-			if c.Defence != name {
-				continue
-			}
-			r.settings = cmp.Or(r.settings, c.Settings)
-			if c.Counts.ExecutedTwice > 0 || c.HandlerRuns > 1 && !sends(c) {
-				r.twice = append(r.twice, i)
-			}
-			if c.Counts.FailedButExecuted > 0 {
-				r.lost = append(r.lost, i)
-			}
-			switch t := threatOf(c); {
-			case !slices.Contains(all, t):
-			case answers(c):
-				r.held[t] = true
-				r.answered = append(r.answered, i)
-				r.slowest = max(r.slowest, c.Seconds)
-			default:
-				r.open[t] = true
-				r.failed = append(r.failed, i)
-			}
+		r := m.record(name, slices.DeleteFunc(slices.Clone(with), func(i int) bool { return m.cases[i].Defence != name }), s)
+		if len(r.held) == 0 && len(r.failed) == 0 {
+			s.untried = append(s.untried, name)
+			continue
 		}
-		for _, t := range all {
-			if r.open[t] {
-				delete(r.held, t) // a threat of which any cell failed is not answered
-			} else if !r.held[t] {
-				r.untried = append(r.untried, t)
-			}
-		}
-		records = append(records, r)
+		s.records = append(s.records, r)
 	}
-	slices.SortStableFunc(records, func(a, b defenceRecord) int {
-		return cmp.Or(cmp.Compare(len(b.held), len(a.held)), cmp.Compare(len(a.open), len(b.open)), cmp.Compare(len(a.twice), len(b.twice)), cmp.Compare(a.slowest, b.slowest))
+	slices.SortStableFunc(s.records, func(a, b defenceRecord) int {
+		return cmp.Or(cmp.Compare(len(b.held), len(a.held)), cmp.Compare(len(a.failed), len(b.failed)), cmp.Compare(len(a.again), len(b.again)), cmp.Compare(a.slowest, b.slowest))
 	})
-	return records
+	return s
 }
 
-// covers says whether a defence answered every threat.
-func (r defenceRecord) covers() bool { return len(r.open) == 0 && len(r.untried) == 0 }
+func (m matrixRun) record(name string, cells []int, s defenceStudy) defenceRecord {
+	r := defenceRecord{name: name, held: map[threat]bool{}}
+	for _, i := range cells {
+		c := m.cases[i]
+		r.settings = cmp.Or(r.settings, c.Settings)
+		if c.Counts.ExecutedTwice > 0 {
+			r.repeated = append(r.repeated, i)
+			if !idempotent(c.Method) {
+				r.again = append(r.again, i)
+			}
+		}
+		if c.Counts.FailedButExecuted > 0 {
+			r.lost = append(r.lost, i)
+		}
+		if _, ok := s.cell[threatOf(c)]; !ok {
+			continue
+		}
+		if !answers(c) {
+			r.failed = append(r.failed, i)
+			continue
+		}
+		r.held[threatOf(c)] = true
+		r.slowest = max(r.slowest, c.Seconds)
+	}
+	for _, i := range r.failed {
+		delete(r.held, threatOf(m.cases[i])) // not answered if any of its cells was not
+	}
+	return r
+}
+
+// missed are the threats that no cell of a defence tried.
+func (m matrixRun) missed(s defenceStudy, r defenceRecord) (cells []int) {
+	for _, t := range s.threats {
+		if !r.held[t] && !slices.ContainsFunc(r.failed, func(i int) bool { return threatOf(m.cases[i]) == t }) {
+			cells = append(cells, s.cell[t])
+		}
+	}
+	return cells
+}
 
 // defenceBlocks say, of each client, which defence the cells speak for. It is nil where
 // there is nothing to compare.
 func (m matrixRun) defenceBlocks() []block {
 	var blocks []block
 	for _, client := range valuesOf(m.cases, func(c result.Case) string { return c.Client }) {
-		threats := m.threatsOf(client)
-		records := m.recordsOf(client, threats)
-		if len(threats) == 0 || len(records) == 0 {
+		s := m.study(client)
+		if len(s.threats) == 0 || len(s.records) == 0 {
 			continue
 		}
-		blocks = append(blocks, paragraph{strong(client)}, m.threatsInWords(threats))
-		blocks = append(blocks, m.advice(client, records)...)
-		blocks = append(blocks, m.recordTable(records))
+		blocks = append(blocks, paragraph{strong(client)}, m.threatsInWords(s))
+		blocks = append(blocks, m.advice(client, s)...)
+		blocks = append(blocks, m.recordTable(s))
+		if len(s.untried) > 0 {
+			names := plain("No cell tried these on any of them: ")
+			for i, name := range s.untried {
+				if i > 0 {
+					names = join(names, plain(", "))
+				}
+				names = join(names, code(name))
+			}
+			blocks = append(blocks, paragraph{join(names, plain("."))})
+		}
 	}
 	if blocks == nil {
 		return nil
 	}
-	return append([]block{paragraph{plain("Derived from the cells alone. What a client needs a defence against are the faults that it did not survive without one, " +
-		"on a connection that was dead: no handler ran. A defence is recommended if it had each of them answered, with every method that failed, and executed nothing twice. " +
-		"Cells of the same fault are compared; what was not tried is not counted as answered.")}}, blocks...)
+	return append([]block{paragraph{plain("Derived from the cells alone. What a client needs a defence against is each fault that a method of it did not survive without one, " +
+		"on a connection that was dead: no handler ran. A defence is recommended if it had all of them answered, and executed no request twice whose method is not idempotent. " +
+		"Cells of the same fault are compared; what was not tried does not count as answered. " +
+		"Times in the settings are those that were run: what a device on a real path asks for follows from how long it remembers.")}}, blocks...)
 }
 
-func (m matrixRun) threatsInWords(threats []int) block {
+func (m matrixRun) threatsInWords(s defenceStudy) block {
 	l := list{}
-	for _, i := range threats {
-		c := m.cases[i]
-		l.items = append(l.items, join(m.linkTo(i, c.ID+" "+c.Method), plain(": "+c.Fault+"; "+outcomeOf(c.Got)+" after "+took(c.Seconds))))
+	for _, t := range s.threats {
+		c := m.cases[s.cell[t]]
+		l.items = append(l.items, join(m.shortLink(s.cell[t]), plain(": "+c.Fault+"; "+outcomeOf(c.Got)+" after "+took(c.Seconds))))
 	}
-	return details{summary: plain(fmt.Sprintf("Without a defence %s failed on a dead connection", plural(len(threats), "cell"))), blocks: []block{l}}
+	return details{summary: plain("What failed on a dead connection without a defence: " + count(len(s.threats))), blocks: []block{l}}
 }
 
 // advice names the defences that answered everything, what they cost, and what is beyond
-// them. One that had a handler run more than once is not recommended: that is a request
-// that was executed twice.
-func (m matrixRun) advice(client string, records []defenceRecord) []block {
+// them.
+func (m matrixRun) advice(client string, s defenceStudy) []block {
 	var advised, costly []block
-	for _, r := range records {
-		if !r.covers() {
+	for _, r := range s.records {
+		if len(r.held) < len(s.threats) {
 			continue
 		}
 		had := fmt.Sprintf(" had all of them answered, in %s at the most", took(r.slowest))
-		if len(r.twice) > 0 {
-			costly = append(costly, sentence(r.named(), plain(had+", but executes twice what is sent again: "), m.links(r.twice), plain(".")))
+		if len(r.again) > 0 {
+			costly = append(costly, sentence(r.named(), plain(had+", but executes twice what is not idempotent: "), m.links(r.again), plain(".")))
 			continue
 		}
-		advised = append(advised, sentence(strong("Recommended:"), plain(" "), r.named(), plain(". It"+had+", and none of its cells executed a request twice.")))
+		said := sentence(strong("Recommended:"), plain(" "), r.named(), plain(". It"+had+"."))
+		if len(r.repeated) > 0 {
+			said.text = join(said.text, plain(" A handler ran more than once for one idempotent request in "), m.links(r.repeated), plain("."))
+		} else {
+			said.text = join(said.text, plain(" In none of its cells did a handler run more than once for one request."))
+		}
+		advised = append(advised, said)
 		if beyond := m.beyond(client, r); len(beyond) > 0 {
 			advised = append(advised, sentence(plain("It does not cover: "), m.links(beyond), plain(", where requests failed although a handler ran.")))
 		}
 	}
 	if advised == nil {
-		advised = together(records)
+		advised = m.together(s)
 	}
 	return append(advised, costly...)
 }
@@ -161,31 +195,21 @@ func (r defenceRecord) named() text {
 }
 
 // together is what there is to say where no defence answered everything by itself: the
-// fewest that did so each in its own cells, by always taking the one that adds most.
-func together(records []defenceRecord) []block {
-	left := map[threat]bool{}
-	for _, r := range records {
-		for _, all := range []map[threat]bool{r.held, r.open} {
-			for t := range all {
-				left[t] = true
-			}
-		}
-		for _, t := range r.untried {
-			left[t] = true
-		}
-	}
-	all := len(left)
+// few that did so each in its own cells, by always taking the one that adds most.
+func (m matrixRun) together(s defenceStudy) []block {
+	said := sentence(strong("No single defence is recommended."))
+	left := slices.Clone(s.threats)
 	var taken []text
 	for len(left) > 0 {
 		best, adds := defenceRecord{}, 0
-		for _, r := range records {
+		for _, r := range s.records {
 			n := 0
-			for t := range r.held {
-				if left[t] {
+			for _, t := range left {
+				if r.held[t] {
 					n++
 				}
 			}
-			if n > adds && len(r.twice) == 0 {
+			if n > adds && len(r.again) == 0 {
 				best, adds = r, n
 			}
 		}
@@ -193,38 +217,30 @@ func together(records []defenceRecord) []block {
 			break
 		}
 		taken = append(taken, best.named())
-		for t := range best.held {
-			delete(left, t)
+		left = slices.DeleteFunc(left, func(t threat) bool { return best.held[t] })
+	}
+	for i, name := range taken {
+		if i > 0 {
+			said.text = join(said.text, plain(" and "), name)
+		} else {
+			said.text = join(said.text, plain(" Of "+plural(len(s.threats), "fault")+", "), name)
 		}
 	}
-	said := sentence(strong("No single defence is recommended:"), plain(" none had all of them answered without executing a request twice."))
-	if taken == nil {
-		return []block{said}
+	if taken != nil {
+		said.text = join(said.text, plain(fmt.Sprintf(" had %s answered, each in cells of its own", count(len(s.threats)-len(left)))))
+		if len(taken) > 1 {
+			said.text = join(said.text, plain("; to have them at once is not what these cells ran"))
+		}
+		said.text = join(said.text, plain("."))
 	}
-	which := taken[0]
-	for _, t := range taken[1:] {
-		which = join(which, plain(" and "), t)
-	}
-	said.text = join(said.text, plain(fmt.Sprintf(" Of the %s, ", plural(all, "threat"))), which,
-		plain(fmt.Sprintf(" had %s answered, each in cells of its own", count(all-len(left)))))
-	if len(taken) > 1 {
-		said.text = join(said.text, plain("; to have them at once is not what these cells ran"))
-	}
-	said.text = join(said.text, plain("."))
 	if len(left) > 0 {
-		said.text = join(said.text, plain(" Left open: "+strings.Join(threatNames(slices.Collect(maps.Keys(left))), "; ")+"."))
+		var open []int
+		for _, t := range left {
+			open = append(open, s.cell[t])
+		}
+		said.text = join(said.text, plain(" Left open: "), m.links(open), plain("."))
 	}
 	return []block{said}
-}
-
-// threatNames are threats in words, in the order of their names.
-func threatNames(threats []threat) []string {
-	var names []string
-	for _, t := range threats {
-		names = append(names, strings.TrimSpace(t.method+" "+t.fault))
-	}
-	slices.Sort(names)
-	return names
 }
 
 // beyond are the cells of a client that failed although a handler ran, with this
@@ -243,19 +259,19 @@ func (m matrixRun) beyond(client string, r defenceRecord) []int {
 	return found
 }
 
-func (m matrixRun) recordTable(records []defenceRecord) table {
+func (m matrixRun) recordTable(s defenceStudy) table {
 	t := table{columns: []column{words("defence"), words("settings"), numbers("answered"), words("failed again"), words("not tried"),
 		numbers("slowest answer"), words("ran more than once"), words("failed, but executed")}}
-	for _, r := range records {
+	for _, r := range s.records {
 		slowest, settings := none, plain(none)
+		if len(r.held) > 0 {
+			slowest = took(r.slowest)
+		}
 		if r.settings != "" {
 			settings = code(r.settings)
 		}
-		if len(r.answered) > 0 {
-			slowest = took(r.slowest)
-		}
-		t.rows = append(t.rows, []text{code(r.name), settings, plain(count(len(r.held))), m.links(r.failed), plain(cmp.Or(strings.Join(threatNames(r.untried), "; "), none)),
-			plain(slowest), m.links(r.twice), m.links(r.lost)})
+		t.rows = append(t.rows, []text{code(r.name), settings, plain(fmt.Sprintf("%s of %s", count(len(r.held)), count(len(s.threats)))), m.links(r.failed),
+			m.links(m.missed(s, r)), plain(slowest), m.links(r.repeated), m.links(r.lost)})
 	}
 	return t
 }
@@ -270,7 +286,11 @@ func (m matrixRun) links(cells []int) text {
 		if n > 0 {
 			all = join(all, plain(", "))
 		}
-		all = join(all, m.linkTo(i, strings.TrimSpace(m.cases[i].ID+" "+m.cases[i].Method)))
+		all = join(all, m.shortLink(i))
 	}
 	return all
+}
+
+func (m matrixRun) shortLink(i int) text {
+	return m.linkTo(i, strings.TrimSpace(m.cases[i].ID+" "+m.cases[i].Method))
 }

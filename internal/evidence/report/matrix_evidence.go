@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ func (in *inliner) blocks(name string, f result.EvidenceFile) []block {
 		in.malformed = append(in.malformed, err)
 		return []block{sentence(plain("Unreadable: " + relative(in.dir, err.Error()) + "."))}
 	}
-	return []block{sentence(plain(f.Name + ":")), listing{strings.Split(strings.TrimRight(content, "\r\n"), "\n")}}
+	return []block{sentence(plain(cmp.Or(f.What, f.Name) + ":")), listing{strings.Split(strings.TrimRight(content, "\r\n"), "\n")}}
 }
 
 type tooLargeError struct{ size int64 }
