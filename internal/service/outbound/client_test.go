@@ -11,10 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"chokepoint/internal/profile"
 )
@@ -111,54 +109,6 @@ func TestPoolTakesTheLastUsed(t *testing.T) {
 	}
 }
 
-// The options that a dialled socket has, as its kernel says.
-func TestSocketOptions(t *testing.T) {
-	type options struct{ KeepAlive, Idle, Interval, Count, UserTimeout int }
-	for _, tc := range []struct {
-		kept profile.Connections
-		want options // of those that are on
-	}{
-		{profile.Connections{}, options{}},
-		{profile.Connections{KeepAlive: profile.KeepAlive{Idle: 2 * time.Second, Interval: 500 * time.Millisecond, Count: 3}}, options{1, 2, 1, 3, 0}},
-		{profile.Connections{KeepAlive: profile.KeepAlive{Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 9}}, options{1, 15, 15, 9, 0}},
-		{profile.Connections{UserTimeout: 1500 * time.Millisecond}, options{UserTimeout: 1500}},
-	} {
-		k := keep(t, answerOK)
-		var made tally
-		d, err := newDialer(tc.kept, nil, true, &made)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := d.dialTCP(t.Context(), strings.Trim(k.url, "htp:/"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		raw, err := c.Conn.(*net.TCPConn).SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got options
-		raw.Control(func(fd uintptr) {
-			get := func(level, name int) int {
-				n, err := unix.GetsockoptInt(int(fd), level, name)
-				if err != nil {
-					t.Error(err)
-				}
-				return n
-			}
-			got.UserTimeout = get(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
-			if got.KeepAlive = get(unix.SOL_SOCKET, unix.SO_KEEPALIVE); got.KeepAlive == 1 {
-				got.Idle, got.Interval = get(unix.IPPROTO_TCP, unix.TCP_KEEPIDLE), get(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL)
-				got.Count = get(unix.IPPROTO_TCP, unix.TCP_KEEPCNT)
-			}
-		})
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%+v (-want +got)\n%s", tc.kept, diff)
-		}
-	}
-}
-
 // Over TLS a connection is kept, looked at and counted as a plain one is.
 func TestTLS(t *testing.T) {
 	for _, which := range clients {
@@ -197,6 +147,9 @@ func TestTLS(t *testing.T) {
 		server.Close()
 		if answer, err := c.Do(soon(), Call{}); err == nil || classify(err) != Connect {
 			t.Errorf("%s: %+v, %v; want a refused connection", which, answer, err)
+		}
+		if s := c.Stats(); which == fast && s.Discarded != 1 {
+			t.Errorf("%+v, want the connection that the server has closed discarded", s)
 		}
 		eventually(t, "no connection to be open", func() bool { return c.Stats().Open == 0 && c.Stats().Idle == 0 })
 		c.Close()

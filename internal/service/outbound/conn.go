@@ -28,15 +28,14 @@ type conn struct {
 	look   *Look // nil without a stale check
 	after  time.Duration
 	maxAge time.Duration
-	// byWrite is whether the first write after a read begins a request. That is so of
-	// fasthttp, which writes a request whole before it reads. net/http may read an
-	// early answer meanwhile, and says itself when it takes a connection.
-	byWrite bool
+	// byAddr is whether a request begins with the question for the local address:
+	// fasthttp asks it once, when it has taken a connection, and gives no other sign.
+	// net/http says itself when it takes one.
+	byAddr bool
 
 	mu       sync.Mutex
 	uses     int  // requests that it was taken for
 	unvetted bool // the next write is the first of a request on a kept connection
-	read     bool // something was read since the last request began
 	idle     bool
 	closed   bool
 	lastUse  time.Time
@@ -65,7 +64,7 @@ func (e *discardedError) Unwrap() error { return e.reason }
 func (c *conn) established() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.uses, c.read, c.unvetted, c.lastUse, c.use = 0, true, false, time.Now(), use{}
+	c.uses, c.unvetted, c.lastUse, c.use = 0, false, time.Now(), use{}
 	c.tally.dialled.Add(1)
 }
 
@@ -73,13 +72,8 @@ func (c *conn) established() {
 func (c *conn) take() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.takeLocked()
-}
-
-func (c *conn) takeLocked() int {
 	c.unvetted = c.uses > 0
 	c.uses++
-	c.read = false
 	c.use = use{number: c.uses}
 	c.setIdleLocked(false)
 	return c.uses
@@ -131,9 +125,6 @@ func (c *conn) Write(p []byte) (int, error) {
 // vet looks at a kept connection once for each request.
 func (c *conn) vet() error {
 	c.mu.Lock()
-	if c.byWrite && c.read {
-		c.takeLocked()
-	}
 	due := c.unvetted
 	c.unvetted = false
 	rested := time.Since(c.lastUse)
@@ -163,7 +154,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n > 0 {
-		c.read, c.lastUse = true, time.Now()
+		c.lastUse = time.Now()
 	}
 	c.noteLocked(err)
 	return n, err
@@ -188,18 +179,19 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// LocalAddr is asked by fasthttp when it has taken a connection, and is the only word
-// that it passes on of it. So it says which connection that is, and for which use.
+// LocalAddr is the only word of a connection that fasthttp passes on, with the
+// answer. So it says which connection that is, and for which use.
 func (c *conn) LocalAddr() net.Addr {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return localAddr{c.Conn.LocalAddr(), c, c.uses + 1}
+	if !c.byAddr {
+		return c.Conn.LocalAddr()
+	}
+	return localAddr{c.Conn.LocalAddr(), c, c.take()}
 }
 
 type localAddr struct {
 	net.Addr
 	conn *conn
-	use  int // the number of the next
+	use  int
 }
 
 // connOf is the connection under what a client holds.

@@ -11,11 +11,11 @@ import (
 
 // dialer makes the connections of a client.
 type dialer struct {
-	net     net.Dialer
-	tls     *tls.Config // nil: plain
-	kept    profile.Connections
-	byWrite bool
-	tally   *tally
+	net    net.Dialer
+	tls    *tls.Config // nil: plain
+	kept   profile.Connections
+	byAddr bool
+	tally  *tally
 }
 
 // NewDialer makes a dialer whose TCP sockets have the keepalive and the user timeout
@@ -36,12 +36,12 @@ func NewDialer(k profile.KeepAlive, userTimeout time.Duration) (net.Dialer, erro
 	return d, nil
 }
 
-func newDialer(c profile.Connections, config *tls.Config, byWrite bool, t *tally) (*dialer, error) {
+func newDialer(c profile.Connections, config *tls.Config, byAddr bool, t *tally) (*dialer, error) {
 	d, err := NewDialer(c.KeepAlive, c.UserTimeout)
 	if err != nil {
 		return nil, err
 	}
-	return &dialer{net: d, tls: config, kept: c, byWrite: byWrite, tally: t}, nil
+	return &dialer{net: d, tls: config, kept: c, byAddr: byAddr, tally: t}, nil
 }
 
 // dialTCP connects within ctx.
@@ -50,7 +50,7 @@ func (d *dialer) dialTCP(ctx context.Context, addr string) (*conn, error) {
 	if err != nil {
 		return nil, &dialError{err}
 	}
-	c := &conn{Conn: raw, tally: d.tally, after: d.kept.StaleCheckAfter, maxAge: d.kept.MaxIdleAge, byWrite: d.byWrite}
+	c := &conn{Conn: raw, tally: d.tally, after: d.kept.StaleCheckAfter, maxAge: d.kept.MaxIdleAge, byAddr: d.byAddr}
 	if d.kept.StaleCheck != "" && d.kept.StaleCheck != profile.StaleOff {
 		if c.look, err = NewLook(d.kept.StaleCheck, raw.(*net.TCPConn), d.tls != nil); err != nil {
 			raw.Close()

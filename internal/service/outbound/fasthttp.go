@@ -3,6 +3,7 @@ package outbound
 import (
 	"bytes"
 	"context"
+	"io"
 	"math"
 	"net"
 	"net/url"
@@ -83,8 +84,8 @@ func (t *throughFastHTTP) attempt(deadline time.Time, call Call, fresh bool, att
 		err = client.DoDeadline(req, resp, deadline)
 	}
 	if err != nil {
-		// Do has its own word for some errors of an attempt.
-		if made := *attempts; len(made) > 0 && made[len(made)-1].Err != nil {
+		// Do has its own word for the error of an attempt that met the end.
+		if made := *attempts; len(made) > 0 && made[len(made)-1].Err == io.EOF {
 			made[len(made)-1].Err = err
 		}
 		return 0, "", err

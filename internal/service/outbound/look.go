@@ -23,7 +23,8 @@ type Look struct {
 	look func(fd uintptr) // made once: a closure for each look would be an allocation
 	// strict is whether data that nobody asked for means that the connection is not
 	// to be used: of plain HTTP it would be taken for the next answer. Under TLS it is
-	// a session ticket as a rule.
+	// a session ticket, or the word that comes before a FIN; the socket's state tells
+	// them apart.
 	strict bool
 	buf    [1]byte
 	err    error
@@ -85,7 +86,7 @@ func (l *Look) read() error {
 }
 
 // peeked judges what a peek of one byte gave.
-func (l *Look) peeked(n int, errno syscall.Errno) {
+func (l *Look) peeked(fd uintptr, n int, errno syscall.Errno) {
 	switch {
 	case errno == syscall.EAGAIN || errno == syscall.EINTR:
 	case errno != 0:
@@ -94,5 +95,7 @@ func (l *Look) peeked(n int, errno syscall.Errno) {
 		l.err = io.EOF
 	case l.strict:
 		l.err = errUnsolicited
+	case hasTCPInfo:
+		l.tcpInfo(fd)
 	}
 }

@@ -96,6 +96,10 @@ func TestLookLeavesTheDataOfTLS(t *testing.T) {
 	if n, err := here.Read(buf); err != nil || string(buf[:n]) != "ticket" {
 		t.Errorf("read %q, %v", buf[:n], err)
 	}
+	// As TLS ends a connection: a word, and the FIN behind it.
+	io.WriteString(there, "close_notify")
+	there.CloseWrite()
+	eventually(t, "the FIN behind the data", func() bool { return l.Dead() == io.EOF })
 	if _, err := NewLook(profile.StaleRead, here, true); err == nil {
 		t.Error("a read that eats the data of TLS is not refused")
 	}

@@ -27,7 +27,16 @@ type throughNetHTTP struct {
 }
 
 func newNetHTTP(u *url.URL, d *dialer, kept profile.Connections) *throughNetHTTP {
-	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return d.dial(ctx, addr) }
+	// Transport dials on a context without the call's deadline, for the sake of a later
+	// call. A handshake that never ends would keep its socket and its goroutine for ever.
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
+		if deadline, ok := ctx.Value(deadlineKey{}).(time.Time); ok {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, deadline)
+			defer cancel()
+		}
+		return d.dial(ctx, addr)
+	}
 	transport := func() *http.Transport {
 		t := &http.Transport{
 			DialContext:           dial,
@@ -46,11 +55,14 @@ func newNetHTTP(u *url.URL, d *dialer, kept profile.Connections) *throughNetHTTP
 	return t
 }
 
+// deadlineKey finds a call's deadline in the context of a dial.
+type deadlineKey struct{}
+
 func (t *throughNetHTTP) attempt(deadline time.Time, call Call, fresh bool, attempts *[]Attempt) (status int, kept string, err error) {
 	ctx := context.Background()
 	if !deadline.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline)
+		ctx, cancel = context.WithDeadline(context.WithValue(ctx, deadlineKey{}, deadline), deadline)
 		defer cancel()
 	}
 	w := &watcher{attempts: attempts}

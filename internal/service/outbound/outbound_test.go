@@ -49,99 +49,115 @@ func peer(t *testing.T, answer func(c *net.TCPConn)) (url string, hits *atomic.I
 	return "http://" + l.Addr().String() + "/", hits
 }
 
-func TestEveryFailureIsSeenOnceAndNamed(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		answer func(c *net.TCPConn)
-		want   Kind
-	}{
-		{"closes before the answer", func(*net.TCPConn) {}, Reset},
-		{"resets before the answer", func(c *net.TCPConn) { c.SetLinger(0) }, Reset},
-		{"closes in the middle", func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf") }, Reset},
-		{"answers 503", func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") }, Status},
-		{"never answers", func(c *net.TCPConn) { io.Copy(io.Discard, c) }, Timeout},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			url, hits := peer(t, tc.answer)
-			c, err := New(url, profile.Connections{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			_, err = c.Do(time.Now().Add(200*time.Millisecond), Call{})
-			failure, ok := errors.AsType[*Error](err)
-			if !ok || failure.Kind != tc.want {
-				t.Errorf("got %v, want kind %d", err, tc.want)
-			}
-			if n := hits.Load(); n != 1 {
-				t.Errorf("the peer saw %d requests, want 1", n)
-			}
-		})
+// forBoth runs a test with each client.
+func forBoth(t *testing.T, test func(t *testing.T, which profile.Client)) {
+	for _, which := range clients {
+		t.Run(string(which), func(t *testing.T) { test(t, which) })
 	}
+}
+
+func TestEveryFailureIsSeenOnceAndNamed(t *testing.T) {
+	forBoth(t, func(t *testing.T, which profile.Client) {
+		for _, tc := range []struct {
+			name   string
+			answer func(c *net.TCPConn)
+			want   Kind
+		}{
+			{"closes before the answer", func(*net.TCPConn) {}, Reset},
+			{"resets before the answer", func(c *net.TCPConn) { c.SetLinger(0) }, Reset},
+			{"closes in the middle", func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf") }, Reset},
+			{"answers 503", func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") }, Status},
+			{"never answers", func(c *net.TCPConn) { io.Copy(io.Discard, c) }, Timeout},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				url, hits := peer(t, tc.answer)
+				c, err := New(url, profile.Connections{Client: which})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				_, err = c.Do(time.Now().Add(200*time.Millisecond), Call{})
+				failure, ok := errors.AsType[*Error](err)
+				if !ok || failure.Kind != tc.want {
+					t.Errorf("got %v, want kind %d", err, tc.want)
+				}
+				if n := hits.Load(); n != 1 {
+					t.Errorf("the peer saw %d requests, want 1", n)
+				}
+			})
+		}
+	})
 }
 
 func TestRefusedIsAConnectFailure(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
-	c, err := New("http://"+addr+"/", profile.Connections{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = c.Do(time.Time{}, Call{})
-	if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Connect {
-		t.Errorf("got %v, want a connect failure", err)
-	}
+	forBoth(t, func(t *testing.T, which profile.Client) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		l.Close()
+		c, err := New("http://"+addr+"/", profile.Connections{Client: which})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Do(time.Time{}, Call{})
+		if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Connect {
+			t.Errorf("got %v, want a connect failure", err)
+		}
+	})
 }
 
 func TestTLSHandshakeThatNeverEndsTimesOut(t *testing.T) {
-	url, _ := peer(t, func(c *net.TCPConn) { io.Copy(io.Discard, c) })
-	c, err := New("https"+url[len("http"):], profile.Connections{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = c.Do(time.Now().Add(200*time.Millisecond), Call{})
-	if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Timeout {
-		t.Errorf("got %v, want a timeout", err)
-	}
+	forBoth(t, func(t *testing.T, which profile.Client) {
+		url, _ := peer(t, func(c *net.TCPConn) { io.Copy(io.Discard, c) })
+		c, err := New("https"+url[len("http"):], profile.Connections{Client: which})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Do(time.Now().Add(200*time.Millisecond), Call{})
+		if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Timeout {
+			t.Errorf("got %v, want a timeout", err)
+		}
+		eventually(t, "the connection to be closed", func() bool { return c.Stats().Open == 0 })
+	})
 }
 
 func TestAnswersReuseTheConnectionAndCarryHeaders(t *testing.T) {
-	var connections atomic.Int32
-	phases := make(chan string, 3)
-	srv := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { phases <- r.Header.Get("X-Phase") }),
-		ConnState: func(_ net.Conn, s http.ConnState) {
-			if s == http.StateNew {
-				connections.Add(1)
-			}
-		},
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go srv.Serve(l)
-	defer srv.Close()
-	c, err := New("http://"+l.Addr().String()+"/", profile.Connections{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	for range 3 {
-		if _, err := c.Do(time.Time{}, Call{Header: map[string]string{"X-Phase": "load"}}); err != nil {
+	forBoth(t, func(t *testing.T, which profile.Client) {
+		var connections atomic.Int32
+		phases := make(chan string, 3)
+		srv := &http.Server{
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { phases <- r.Header.Get("X-Phase") }),
+			ConnState: func(_ net.Conn, s http.ConnState) {
+				if s == http.StateNew {
+					connections.Add(1)
+				}
+			},
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
 			t.Fatal(err)
 		}
-		if got := <-phases; got != "load" {
-			t.Errorf("phase header %q, want load", got)
+		go srv.Serve(l)
+		defer srv.Close()
+		c, err := New("http://"+l.Addr().String()+"/", profile.Connections{Client: which})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if n := connections.Load(); n != 1 {
-		t.Errorf("%d connections for three calls, want 1", n)
-	}
+		defer c.Close()
+		for range 3 {
+			if _, err := c.Do(time.Time{}, Call{Header: map[string]string{"X-Phase": "load"}}); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-phases; got != "load" {
+				t.Errorf("phase header %q, want load", got)
+			}
+		}
+		if n := connections.Load(); n != 1 {
+			t.Errorf("%d connections for three calls, want 1", n)
+		}
+	})
 }
 
 // A kept connection that the peer has closed meanwhile fails the call that finds
@@ -166,30 +182,34 @@ func TestStaleConnectionIsNotRetried(t *testing.T) {
 }
 
 func TestAnswersBelow500AreNoFailure(t *testing.T) {
-	for _, status := range []string{"200 OK", "302 Found", "404 Not Found", "429 Too Many Requests"} {
-		url, hits := peer(t, func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Length: 0\r\n\r\n") })
-		c, err := New(url, profile.Connections{})
-		if err != nil {
-			t.Fatal(err)
+	forBoth(t, func(t *testing.T, which profile.Client) {
+		for _, status := range []string{"200 OK", "302 Found", "404 Not Found", "429 Too Many Requests"} {
+			url, hits := peer(t, func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Length: 0\r\n\r\n") })
+			c, err := New(url, profile.Connections{Client: which})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Do(time.Time{}, Call{}); err != nil || hits.Load() != 1 {
+				t.Errorf("%s: %v after %d requests, want no error after 1", status, err, hits.Load())
+			}
+			c.Close()
 		}
-		if _, err := c.Do(time.Time{}, Call{}); err != nil || hits.Load() != 1 {
-			t.Errorf("%s: %v after %d requests, want no error after 1", status, err, hits.Load())
-		}
-		c.Close()
-	}
+	})
 }
 
 func TestDeadlineThatHasPassedMakesNoCall(t *testing.T) {
-	url, hits := peer(t, func(*net.TCPConn) {})
-	c, err := New(url, profile.Connections{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_, err = c.Do(time.Now().Add(-time.Second), Call{})
-	if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Timeout || hits.Load() != 0 {
-		t.Errorf("got %v after %d requests, want a timeout after none", err, hits.Load())
-	}
+	forBoth(t, func(t *testing.T, which profile.Client) {
+		url, hits := peer(t, func(*net.TCPConn) {})
+		c, err := New(url, profile.Connections{Client: which})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, err = c.Do(time.Now().Add(-time.Second), Call{})
+		if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Timeout || hits.Load() != 0 {
+			t.Errorf("got %v after %d requests, want a timeout after none", err, hits.Load())
+		}
+	})
 }
 
 func TestNotAURLIsRefused(t *testing.T) {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"chokepoint/internal/profile"
 )
 
@@ -102,19 +100,7 @@ func (k *keeper) halfClose() {
 		if err := c.CloseWrite(); err != nil {
 			k.t.Error(err)
 		}
-		raw, err := c.SyscallConn()
-		if err != nil {
-			k.t.Fatal(err)
-		}
-		eventually(k.t, "the FIN to be acknowledged", func() bool {
-			acknowledged := true // the client may have closed its side, too
-			raw.Control(func(fd uintptr) {
-				info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-				const finWait1 = 4 // of include/net/tcp_states.h
-				acknowledged = err != nil || info.State != finWait1
-			})
-			return acknowledged
-		})
+		eventually(k.t, "the FIN to be acknowledged", func() bool { return acknowledged(c) })
 	}
 }
 

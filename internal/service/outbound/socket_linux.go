@@ -16,7 +16,7 @@ const hasTCPInfo = true
 func (l *Look) peek(fd uintptr) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&l.buf)), 1,
 		unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
-	l.peeked(int(n), errno)
+	l.peeked(fd, int(n), errno)
 }
 
 // tcpEstablished is TCP_ESTABLISHED of include/net/tcp_states.h.

@@ -16,7 +16,7 @@ const hasTCPInfo = false
 func (l *Look) peek(fd uintptr) {
 	n, _, err := unix.Recvfrom(int(fd), l.buf[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	errno, _ := errors.AsType[syscall.Errno](err)
-	l.peeked(n, errno)
+	l.peeked(fd, n, errno)
 }
 
 // tcpInfo is never asked: NewLook refuses it.
