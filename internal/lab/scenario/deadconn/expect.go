@@ -28,17 +28,6 @@ const (
 // nothing is the state of what is not there.
 const nothing = "none"
 
-// moment is a time after the start of the judged request: so many response timeouts,
-// and a fixed part, which is the kernel's own.
-type moment struct {
-	timeouts float64
-	plus     time.Duration
-}
-
-func (m moment) in(s Settings) time.Duration {
-	return time.Duration(m.timeouts*float64(s.Timeout)) + m.plus
-}
-
 // Tolerances of a time. Timers fire late, never early, but that the victim's clock
 // starts a little after the lab's.
 const (
@@ -49,14 +38,14 @@ const (
 // expect is what a cell wants. Zero fields are not judged, but for runs.
 type expect struct {
 	outcome    outcome
-	or         outcome // as good, where a tie decides
-	connection string  // "reused" or "new": of the last attempt
-	attempts   int     // as the client tells
-	runs       int     // how often the server's handler ran
-	at         moment  // when the request ended, give or take
-	late       time.Duration
-	before     ends // after the rest, right before the request
-	after      ends // when it has ended
+	or         outcome       // as good, where a tie decides
+	connection string        // "reused" or "new": of the last attempt
+	attempts   int           // as the client tells
+	runs       int           // how often the server's handler ran
+	at         span          // after which the request ended, give or take
+	late       time.Duration // more than it may always be late
+	before     ends          // after the rest, right before the request
+	after      ends          // when it has ended
 }
 
 // ends are the states of the sockets on both sides, and the entry of the device.

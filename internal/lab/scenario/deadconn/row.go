@@ -94,11 +94,11 @@ func fails(what outcome, runs int) expect { return expect{outcome: what, runs: r
 
 // timesOut is no answer within so many timeouts.
 func timesOut(timeouts float64, runs int) expect {
-	return expect{outcome: responseTimeout, runs: runs, at: moment{timeouts: timeouts}}
+	return expect{outcome: responseTimeout, runs: runs, at: span{timeouts: timeouts}}
 }
 
 func (e expect) endsAfter(timeouts float64, plus time.Duration) expect {
-	e.at = moment{timeouts, plus}
+	e.at = span{timeouts: timeouts, plus: plus}
 	return e
 }
 
