@@ -84,7 +84,7 @@ const (
 	CauseUpstreamConnect = "upstream_connect" // 502: refused, unreachable, TLS
 	CauseUpstreamReset   = "upstream_reset"   // 502: closed before or in the middle of the answer
 	CauseUpstreamStatus  = "upstream_status"  // 502: answered 5xx
-	CauseDatabase        = "database"         // 500
+	CauseDatabase        = "database"         // 500; 503 of a victim that has none
 	CauseNotFound        = "not_found"        // 404
 	CauseMethod          = "method"           // 405
 )
