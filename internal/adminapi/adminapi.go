@@ -18,8 +18,8 @@ const (
 	// HeaderFault on a request of the stub is what befalls it, instead of the fault that
 	// the stub was told: the name of a fault, then what ParseRequestFault knows.
 	HeaderFault = "X-Chokepoint-Fault"
-	// HeaderConnection on an answer of the stub or of lab gateway is the connection that
-	// carried it: the server's name, a dash, and the number of the connection in the
+	// HeaderConnection on an answer of the stub, of the victim's /work or of lab gateway is
+	// the connection that carried it: the server's name, a dash, and the number of the connection in the
 	// order in which they were accepted, from 1, such as "was1-17". An answer that came
 	// through a gateway has a value for each, the nearest to the client last.
 	HeaderConnection = "X-Chokepoint-Connection"

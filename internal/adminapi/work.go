@@ -10,7 +10,8 @@ type WorkResult struct {
 	IdempotencyKey string `json:"idempotency_key"` // empty if there was none
 	// Attempt counts the rows of a request id, from 1.
 	Attempt    int       `json:"attempt"`
-	Victim     string    `json:"victim"` // its -name
+	Victim     string    `json:"victim"`     // its -name
+	Connection string    `json:"connection"` // which carried the request to the victim, as HeaderConnection has it
 	StartedAt  time.Time `json:"started_at"`
 	FinishedAt time.Time `json:"finished_at"`
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +71,7 @@ func (a answer) hasWorked() bool {
 // rows are the rows of the table as the JSON of their answers, in the order of their ends.
 func (b *bench) rows() (rows []string) {
 	b.t.Helper()
-	found, err := b.db.Query(b.t.Context(), "select request_id, idempotency_key, attempt, victim, started_at, finished_at from "+b.table+" order by finished_at")
+	found, err := b.db.Query(b.t.Context(), "select request_id, idempotency_key, attempt, victim, connection, started_at, finished_at from "+b.table+" order by finished_at")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -106,13 +107,17 @@ func (b *bench) rowsWhen(n int) []string {
 // rows outlive the victim.
 func TestEachArrivalIsWorkAndARow(t *testing.T) {
 	b := newBench(t, nil)
-	var bodies []string
+	var bodies, conns []string
 	for attempt := 1; attempt <= 2; attempt++ {
 		a := b.post(workID("a"), workKey("k"), takes("5ms")).receive()
 		var got adminapi.WorkResult
 		if err := json.Unmarshal(a.body, &got); err != nil || a.status != 200 || a.replayed() || !a.hasWorked() {
 			t.Fatalf("%d %s (%v), headers %v", a.status, a.body, err, a.header)
 		}
+		if conn := a.header.Get(adminapi.HeaderConnection); got.Connection != conn || !strings.HasPrefix(conn, "was1-") || slices.Contains(conns, conn) {
+			t.Errorf("attempt %d came on connection %q, and its row has %q; before it %q", attempt, conn, got.Connection, conns)
+		}
+		conns = append(conns, got.Connection)
 		if got.RequestID != "a" || got.IdempotencyKey != "k" || got.Attempt != attempt || got.Victim != "was1" || got.FinishedAt.Sub(got.StartedAt) < 5*time.Millisecond {
 			t.Errorf("attempt %d: %+v", attempt, got)
 		}

@@ -20,7 +20,7 @@ type WorkConfig struct {
 	// Table is where each piece of work leaves its row, [schema.]table; what is missing
 	// of it is made, and nothing removes it.
 	Table string
-	// Name is the victim's name in the rows.
+	// Name is the victim's name in the rows, and begins the ids of its connections.
 	Name string
 	// Time is how long a piece of work takes, unless a request says otherwise by
 	// adminapi.HeaderDelay.
@@ -42,6 +42,9 @@ func (c *WorkConfig) Bind(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Cancel, "work-cancel", false, "give up work whose client has gone")
 }
 
+// nameForm is what can stand in a header's value, and be told from the number after it.
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
 var tableForm = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,62}$`)
 
 // Validate refuses what cannot be had.
@@ -53,6 +56,8 @@ func (c WorkConfig) Validate() error {
 		return nil
 	case !tableForm.MatchString(c.Table):
 		return fmt.Errorf("-work-table %q: want [schema.]table, of lower case letters, digits and underscores", c.Table)
+	case !nameForm.MatchString(c.Name):
+		return fmt.Errorf("-name %q: want up to 64 letters, digits, dots, dashes and underscores", c.Name)
 	case c.Time < 0:
 		return fmt.Errorf("-work-time %v: must not be below 0", c.Time)
 	}
@@ -86,7 +91,9 @@ func (r *request) work(spot *pool.Spot) {
 		RequestID:      string(r.ctx.Request.Header.Peek(adminapi.HeaderID)),
 		IdempotencyKey: string(r.ctx.Request.Header.Peek(adminapi.HeaderIdempotencyKey)),
 		Victim:         v.cfg.Work.Name,
+		Connection:     fmt.Sprintf("%s-%d", v.cfg.Work.Name, r.ctx.ConnID()),
 	}
+	r.ctx.Response.Header.Set(adminapi.HeaderConnection, asked.Connection)
 	// The client may leave and the work goes on: its end is not bound to the request.
 	ctx := context.Background()
 	inDatabase := func(do func() error) error {

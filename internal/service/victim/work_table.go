@@ -23,11 +23,11 @@ type workTable struct {
 }
 
 const (
-	workColumns = `request_id, idempotency_key, attempt, victim, started_at, finished_at`
+	workColumns = `request_id, idempotency_key, attempt, victim, connection, started_at, finished_at`
 
 	createWorkTable = `
 create table if not exists %[1]s (
-	request_id text not null, idempotency_key text not null, attempt int not null, victim text not null,
+	request_id text not null, idempotency_key text not null, attempt int not null, victim text not null, connection text not null,
 	started_at timestamptz not null, finished_at timestamptz not null, once boolean not null);
 create index if not exists %[2]s on %[1]s (request_id);
 create unique index if not exists %[3]s on %[1]s (idempotency_key) where once`
@@ -36,7 +36,7 @@ create unique index if not exists %[3]s on %[1]s (idempotency_key) where once`
 	// of its own, since a statement sees what was committed before it began.
 	lockWorkID = `select pg_advisory_xact_lock(hashtextextended($1, 0))`
 	insertWork = `insert into %s (` + workColumns + `, once)
-select $1, $2, 1 + count(*), $3, $4, $5, $6 from %[1]s where request_id = $1
+select $1, $2, 1 + count(*), $3, $4, $5, $6, $7 from %[1]s where request_id = $1
 on conflict (idempotency_key) where once do nothing returning attempt`
 
 	selectOnce = `select ` + workColumns + ` from %s where once and idempotency_key = $1`
@@ -92,7 +92,7 @@ func (w *workTable) insert(ctx context.Context, row adminapi.WorkResult, once bo
 			return err
 		}
 		return tx.QueryRow(ctx, fmt.Sprintf(insertWork, w.name),
-			row.RequestID, row.IdempotencyKey, row.Victim, row.StartedAt, row.FinishedAt, once).Scan(&stored.Attempt)
+			row.RequestID, row.IdempotencyKey, row.Victim, row.Connection, row.StartedAt, row.FinishedAt, once).Scan(&stored.Attempt)
 	})
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return stored, true, err
@@ -111,7 +111,7 @@ func (w *workTable) insert(ctx context.Context, row adminapi.WorkResult, once bo
 func (w *workTable) find(ctx context.Context, key string) (*adminapi.WorkResult, error) {
 	var row adminapi.WorkResult
 	err := w.pool.QueryRow(ctx, fmt.Sprintf(selectOnce, w.name), key).Scan(
-		&row.RequestID, &row.IdempotencyKey, &row.Attempt, &row.Victim, &row.StartedAt, &row.FinishedAt)
+		&row.RequestID, &row.IdempotencyKey, &row.Attempt, &row.Victim, &row.Connection, &row.StartedAt, &row.FinishedAt)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, nil

@@ -22,6 +22,7 @@ func TestWorkFlags(t *testing.T) {
 		{"-work-table=Work", WorkConfig{}, `-work-table "Work"`},
 		{"-work-table=work;drop", WorkConfig{}, `-work-table "work;drop"`},
 		{"-work-table=work -work-time=-1s", WorkConfig{}, "-work-time -1s: must not be below 0"},
+		{"-work-table=work -name=was/1", WorkConfig{}, `-name "was/1": want up to 64 letters`},
 		{"-idempotency-key", WorkConfig{}, "needs -work-table"},
 		{"-work-time=1s", WorkConfig{}, "needs -work-table"},
 	} {
