@@ -29,7 +29,7 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 	@echo
 	@echo "  make bench PROFILE=anti|timeout|bulkhead|fixed|breaker|shed|cancel|unbounded [SCALE=0.1] [RATE=20] [DURATION=60s]"
-	@echo "  make compare PROFILES=anti,fixed RUNS=3 [SCALE=0.1]"
+	@echo "  make compare PROFILES=anti,fixed RUNS=3 [SCALE=0.1] [FAULTS=slow,hang,refused,reset,loss,tls_hang]"
 
 .PHONY: build
 build: ## build the four programs into bin/, static and without paths of this machine
@@ -40,7 +40,7 @@ bench: build ## one run: make bench PROFILE=anti
 	@$(BIN)/lab run $(SCENARIO) $(call flag,profile,PROFILE) $(SETTINGS)
 
 .PHONY: compare
-compare: build ## alternated runs and their comparison: make compare PROFILES=anti,fixed RUNS=3 [FAULTS=slow,loss]
+compare: build ## alternated runs and their comparison: make compare PROFILES=anti,fixed RUNS=3
 	@$(BIN)/lab compare $(SCENARIO) -profiles="$(PROFILES)" -runs="$(RUNS)" $(call flag,faults,FAULTS) $(SETTINGS)
 
 # One run of each: what is shown is how it dies and does not, not by how much. A browser

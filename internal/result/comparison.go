@@ -72,6 +72,9 @@ type FaultFigure struct {
 	High      float64 `json:"high"`
 	Measured  Spread  `json:"measured"`
 	OK        bool    `json:"ok"` // every valid run agrees with the model
+	// Never says, of the recovery, that the model has workers held for ever; the range is
+	// then that of the wait.
+	Never bool `json:"never,omitempty"`
 	// Note says why a figure is not one, such as "not recovered within the wait".
 	Note string `json:"note,omitempty"`
 }

@@ -10,6 +10,9 @@ import (
 	"chokepoint/internal/stats"
 )
 
+// recoverySeconds is the figure of when the pool was free.
+const recoverySeconds = "recovery.seconds"
+
 // fillFaults fills the cells of a comparison by fault from its runs, of which only the
 // valid ones count.
 func fillFaults(cells []result.FaultCell, runs []ComparedSummary) []result.FaultCell {
@@ -46,7 +49,7 @@ func fillFault(cell *result.FaultCell, valid []result.Summary) {
 // calls ended, where the workers stood, when they were free.
 func tellsOfFault(name string) bool {
 	switch name {
-	case fastEndpoint + ".failed_ratio", "pool.max_busy", "recovery.seconds":
+	case fastEndpoint + ".failed_ratio", "pool.max_busy", recoverySeconds:
 		return true
 	case upstreamEndpoint + ".scheduled", upstreamEndpoint + ".dropped", upstreamEndpoint + ".interrupted":
 		return false
@@ -71,6 +74,7 @@ func faultFigure(name string, runs []result.Summary) result.FaultFigure {
 		row := s.Prediction.Rows[i]
 		if measured == nil {
 			f.Unit, f.Predicted, f.Low, f.High = row.Unit, row.Predicted, row.Low, row.High
+			f.Never = name == recoverySeconds && s.Recovery.PredictedSeconds == nil
 		}
 		measured = append(measured, row.Measured)
 		f.OK = f.OK && row.OK
@@ -148,7 +152,7 @@ func (c comparisonFolder) faultPlaces() block {
 		dump := lastUnderLoad(cell.Figures)
 		t.rows = append(t.rows, []text{code(cell.Fault), code(cell.Profile), figureOf(cell, fastEndpoint+".failed_ratio"),
 			figureOf(cell, dump+stacks.UpstreamConnect), figureOf(cell, dump+stacks.UpstreamRead), figureOf(cell, dump+stacks.PermitWait), figureOf(cell, dump+stacks.Queued),
-			figureOf(cell, "pool.max_busy"), figureOf(cell, "recovery.seconds")})
+			figureOf(cell, "pool.max_busy"), figureOf(cell, recoverySeconds)})
 	}
 	return t
 }
@@ -202,6 +206,9 @@ func measuredFigure(f result.FaultFigure) string {
 }
 
 func predictedFigure(f result.FaultFigure) string {
+	if f.Never {
+		return "never"
+	}
 	low, high := inUnit(f.Low, f.Unit), inUnit(f.High, f.Unit)
 	if low == high {
 		return low

@@ -32,10 +32,12 @@ func faultsFixture() (result.Comparison, []ComparedSummary) {
 	recovery := result.PredictionRow{Name: "recovery.seconds", Unit: "s", Predicted: 600, Low: 600, High: 610, Measured: 45, OK: true, Note: "not recovered within the wait of 45 s, as predicted"}
 	other := result.PredictionRow{Name: "upstream.scheduled", Unit: "count", Predicted: 1200, Low: 1200, High: 1200, Measured: 1200, OK: true}
 	ended := result.PredictionRow{Name: "upstream.status_502", Unit: "count", Predicted: 1200, Low: 1200, High: 1200, Measured: 1200, OK: true}
+	held := antiRun(1, 1)
+	held.Recovery.PredictedSeconds = nil
 	unharmed := antiRun(1, 0)
 	unharmed.Verdict.Outcome = result.Protected
 	runs := []ComparedSummary{
-		underFault(antiRun(1, 0), "loss", failed(0.8333), connecting(190, true), recovery, other),
+		underFault(held, "loss", failed(0.8333), connecting(190, true), recovery, other),
 		underFault(invalidFixed(), "loss", failed(0)),
 		underFault(unharmed, "refused", failed(0), ended),
 		underFault(fixedRun(1, 0), "refused", failed(0), ended),
