@@ -9,6 +9,7 @@ import (
 
 	"chokepoint/internal/cli"
 	"chokepoint/internal/lab"
+	"chokepoint/internal/lab/netlab"
 	"chokepoint/internal/lab/scenario/closerace"
 	"chokepoint/internal/lab/world"
 	"chokepoint/internal/result"
@@ -18,6 +19,7 @@ const closeRaceSynopsis = `Usage: lab run closerace [flags]
 
 The keep-alive close race: how many requests fail whose connection had rested for
 about the server's idle timeout, for both clients, without a defence and with each.
+With -round-trip everything runs in network namespaces; no root is needed.
 Exit codes: 0 as expected, 1 failure, 2 usage, 3 the run is invalid, 4 another
 outcome than wanted, 130 interrupted.`
 
@@ -42,6 +44,17 @@ func runCloseRace(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	}
 	if err := world.CheckPrograms(s.BinDir); err != nil {
 		return cli.ExitFailure, err
+	}
+	if s.RoundTrip > 0 && !netlab.Inside() {
+		out := newOutput(stderr)
+		return openLab(ctx, s.ResultsDir, nil, out, func(l *lab.Lab) (int, error) {
+			out.progress("a round trip takes network namespaces of the run's own; everything goes on in there")
+			code, err := l.InSandbox(ctx, s.ResultsDir, append([]string{"run", closerace.Name}, args...), stdout, stderr)
+			if err != nil {
+				return failureCode(ctx), err
+			}
+			return code, nil
+		})
 	}
 	return withLab(ctx, s.ResultsDir, liveFlags{}, 1, stdout, stderr, func(l *lab.Lab, stdout io.Writer) (int, error) {
 		dir, summary, err := l.CloseRace(ctx, s)

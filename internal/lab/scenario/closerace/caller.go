@@ -36,11 +36,12 @@ type call struct {
 	// end of the call before to the beginning of this one at the victim's client, by the
 	// victim's clock. While the calls go on it is what the caller can tell.
 	Planned, Rest time.Duration
-	Status        int    // of the victim's answer
-	Connection    string // what carried the answer, or the last attempt
-	Attempts      int    // connections that were taken, those that a defence refused as well
-	Error, Socket string // of the last attempt: the client's words, and the socket's own
-	Runs          int    // of the server's handler, for this id
+	Took          time.Duration // by the victim's clock: what its client was at it
+	Status        int           // of the victim's answer
+	Connection    string        // what carried the answer, or the last attempt
+	Attempts      int           // connections that were taken, those that a defence refused as well
+	Error, Socket string        // of the last attempt: the client's words, and the socket's own
+	Runs          int           // of the server's handler, for this id
 }
 
 func (c call) ok() bool { return c.Status == http.StatusOK }

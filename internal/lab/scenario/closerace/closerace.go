@@ -10,6 +10,9 @@
 // client was at it, which takes the way to the victim and back out. Whether a request
 // that failed was executed is read from the stub, by the request's id.
 //
+// The way to the server is the loopback's, or, in a sandbox of package netlab, that of a
+// router which holds every packet.
+//
 // It does not judge a request before which no connection had rested, and it makes no
 // statement about a point with too few requests.
 package closerace
@@ -47,9 +50,20 @@ func (r *Run) Into(ctx context.Context, dir string) (scenario.Outcome, error) {
 	if err != nil {
 		return scenario.Outcome{}, err
 	}
-	all := lines(r.Settings.IdleTimeout)
+	where := loopback(r.Launcher)
+	if r.Settings.RoundTrip > 0 {
+		if where, err = distant(r.Settings.RoundTrip); err != nil {
+			return scenario.Outcome{}, err
+		}
+	}
+	defer func() {
+		if err := where.close(); err != nil {
+			r.Progress("%v", err)
+		}
+	}()
+	all := lines(r.Settings.IdleTimeout, r.Settings.RoundTrip)
 	r.Progress("%d lines with %d callers each; the server closes what has rested for %s", len(all), r.Settings.Callers, r.Settings.IdleTimeout)
-	measured, err := matrix.Run(ctx, r.measurements(all, programs), matrix.Options{Dir: dir, Parallel: len(all), Progress: r.Progress}, nil)
+	measured, err := matrix.Run(ctx, r.measurements(all, programs, where), matrix.Options{Dir: dir, Parallel: len(all), Progress: r.Progress}, nil)
 	if err != nil {
 		return scenario.Outcome{}, err
 	}
@@ -64,14 +78,14 @@ func (r *Run) Into(ctx context.Context, dir string) (scenario.Outcome, error) {
 }
 
 // measurements are a case for each line, which measures all its cells at once.
-func (r *Run) measurements(all []line, programs map[string]string) []matrix.Case {
+func (r *Run) measurements(all []line, programs map[string]string, where place) []matrix.Case {
 	crowd := newCrowd(len(all), func() { r.Progress("every program runs; the callers call for %s", r.Settings.Duration) })
 	var cases []matrix.Case
 	for i, l := range all {
 		cases = append(cases, matrix.Case{
 			Case: result.Case{ID: lineID, Client: l.client, Method: l.method, Defence: l.defence},
 			Run: func(ctx context.Context, folder string, c *result.Case) error {
-				m := &measurement{line: l, number: i, settings: r.Settings, programs: programs, place: loopback(r.Launcher), folder: folder}
+				m := &measurement{line: l, number: i, settings: r.Settings, programs: programs, place: where, folder: folder}
 				return m.run(ctx, crowd, c)
 			},
 		})
@@ -112,15 +126,18 @@ func summarise(dir string, s Settings, started time.Time, all []line, measured [
 		return result.Summary{}, err
 	}
 	summary := matrix.Summarise(Name, started, judged, ended)
-	summary.Verdict.Checks = append(summary.Verdict.Checks, nothingRested(calls))
-	if !summary.Verdict.Checks[len(summary.Verdict.Checks)-1].OK && summary.Verdict.Outcome == result.Reproduced {
+	fresh := nothingRested(calls)
+	if !fresh.OK && summary.Verdict.Outcome == result.Reproduced {
 		summary.Verdict.Outcome = result.NotReproduced
 	}
-	check, reason := thinkTimes(calls)
-	summary.Verdict.Checks = append(summary.Verdict.Checks, check)
-	if reason != "" {
-		summary.Validity.Valid, summary.Validity.Reasons = false, append(summary.Validity.Reasons, reason)
-		summary.Verdict.Outcome = result.Invalid
+	think, tooBusy := thinkTimes(calls)
+	way, tooSlow := exchanges(calls, s.RoundTrip)
+	summary.Verdict.Checks = append(summary.Verdict.Checks, fresh, think, way)
+	for _, reason := range []string{tooBusy, tooSlow} {
+		if reason != "" {
+			summary.Validity.Valid, summary.Validity.Reasons = false, append(summary.Validity.Reasons, reason)
+			summary.Verdict.Outcome = result.Invalid
+		}
 	}
 	return summary, nil
 }
@@ -167,6 +184,30 @@ func thinkTimes(calls []call) (check result.Check, reason string) {
 	check.Got = fmt.Sprintf("%.1f %% of %d; the median is %.2f ms off", 100*share, len(off), off[len(off)/2])
 	if check.OK = share <= maxDisturbed; !check.OK {
 		reason = fmt.Sprintf("the machine was too busy: %.1f %% of the think times were more than %s off, and at most %.0f %% may be", 100*share, disturbedBeyond, 100*maxDisturbed)
+	}
+	return check, reason
+}
+
+// exchanges says how long the way was, as the calls on kept connections had it, and why
+// a run must not be believed in which it was longer than asked.
+func exchanges(calls []call, roundTrip time.Duration) (check result.Check, reason string) {
+	var took []time.Duration
+	for _, one := range calls {
+		if one.ok() && one.Connection == connectionReused && one.Attempts == 1 {
+			took = append(took, one.Took)
+		}
+	}
+	most := roundTrip + disturbedBeyond
+	check = result.Check{Name: "exchange", Want: fmt.Sprintf("at most %s at the median", most), Informative: true}
+	if len(took) == 0 {
+		check.Got = "there were none"
+		return check, ""
+	}
+	slices.Sort(took)
+	median := took[len(took)/2]
+	check.Got = fmt.Sprintf("%s at the median, %s at the 95th percentile, on kept connections", median.Round(time.Microsecond), took[len(took)*95/100].Round(time.Microsecond))
+	if check.OK = median <= most; !check.OK {
+		reason = fmt.Sprintf("the machine was too busy: an exchange took %s at the median, and %s at most is near enough to a round trip of %s", median.Round(time.Microsecond), most, roundTrip)
 	}
 	return check, reason
 }

@@ -32,8 +32,8 @@ func TestCallsAreCountedWhereTheirOwnRestWas(t *testing.T) {
 		rested(99.6, 502, connectionReused, 0),
 		rested(100.4, 200, connectionReused, 1),
 		rested(102.4, 200, connectionNew, 1),
-		rested(101.6, 502, connectionReused, 1), // failed, and was executed
-		rested(102.0, 200, connectionNew, 2),    // executed twice
+		rested(101.6, 502, connectionReused, 1),                                               // failed, and was executed
+		rested(102.0, 200, connectionNew, 2),                                                  // executed twice
 		{Planned: 102 * time.Millisecond, Rest: 102 * time.Millisecond, Status: 200, Runs: 1}, // after a failure
 		late,
 		rested(140, 502, connectionReused, 0), // beyond the series
@@ -88,7 +88,7 @@ func TestACellIsJudgedByItsBandAndByWhatWasExecuted(t *testing.T) {
 // Every cell says what it wants before a run, and is told from every other.
 func TestTheCells(t *testing.T) {
 	keys := map[string]bool{}
-	for _, l := range lines(idle) {
+	for _, l := range lines(idle, 0) {
 		if !slices.Contains(profile.DefenceNames(), l.defence) {
 			t.Errorf("%s: the victim has no defence %q", l.name(), l.defence)
 		}
@@ -107,9 +107,46 @@ func TestTheCells(t *testing.T) {
 	if want := 2 * 9 * len(cells); len(keys) != want {
 		t.Errorf("%d cells, want %d", len(keys), want)
 	}
-	safe := lines(200 * time.Millisecond)[4]
+	safe := lines(200*time.Millisecond, 0)[4]
 	if safe.defence != "evict" || !slices.Equal(safe.arguments, []string{"-evict-idle=160ms"}) {
 		t.Errorf("the eviction of a server that closes after 200ms is %s %v, want evict at 80 %%", safe.defence, safe.arguments)
+	}
+}
+
+// On a long way the close meets what was sent within a round trip before it, whatever
+// the client looks at.
+func TestTheBandsOfALongWay(t *testing.T) {
+	bands := func(roundTrip time.Duration, client, defence string) map[string]band {
+		for _, l := range lines(idle, roundTrip) {
+			if l.client == client && l.defence == defence && l.method == http.MethodPost {
+				of := map[string]band{}
+				for _, c := range cells {
+					of[c.id] = l.band(c)
+				}
+				return of
+			}
+		}
+		t.Fatalf("no line %s %s", client, defence)
+		return nil
+	}
+	for _, tc := range []struct {
+		roundTrip       time.Duration
+		client, defence string
+		want            map[string]band
+	}{
+		{0, "net/http", "stale_check", map[string]band{"K-20": {0, 5}, "K-5": {0, 5}, "K-2": {0, 10}, "K+5": {0, 5}}},
+		{10 * time.Millisecond, "net/http", "stale_check", map[string]band{"K-20": {0, 5}, "K-5": {90, 100}, "K-2": {90, 100}, "K+0": {0, 100}, "K+5": {0, 5}, "K+20": {0, 5}}},
+		{5 * time.Millisecond, "net/http", "none", map[string]band{"K-20": {0, 5}, "K-5": {0, 100}, "K-2": {90, 100}, "K+0": {1, 100}}},
+		{10 * time.Millisecond, "fasthttp", "none", map[string]band{"K-5": {90, 100}, "K+0": {20, 100}, "K+2": {75, 100}, "K+20": {95, 100}}},
+		{10 * time.Millisecond, "fasthttp", "age_check", map[string]band{"K-5": {0, 5}, "K+0": {0, 5}}},
+		{10 * time.Millisecond, "fasthttp", "retry_idempotency_key", map[string]band{"K-5": {0, 0}, "K+20": {0, 0}}},
+	} {
+		got := bands(tc.roundTrip, tc.client, tc.defence)
+		for id, want := range tc.want {
+			if got[id] != want {
+				t.Errorf("%s of %s with %s over %s: %v, want %v", id, tc.client, tc.defence, tc.roundTrip, got[id], want)
+			}
+		}
 	}
 }
 
@@ -151,6 +188,19 @@ func TestThinkTimesThatWereNotKept(t *testing.T) {
 	}
 }
 
+func TestAWayThatIsLongerThanAsked(t *testing.T) {
+	took := func(d time.Duration) call {
+		return call{Status: 200, Connection: connectionReused, Attempts: 1, Took: d}
+	}
+	calls := []call{took(300 * time.Microsecond), took(11 * time.Millisecond), took(13 * time.Millisecond), {Status: 502, Connection: connectionReused, Attempts: 1, Took: time.Hour}}
+	if check, reason := exchanges(calls, 10*time.Millisecond); !check.OK || reason != "" || check.Got != "11ms at the median, 13ms at the 95th percentile, on kept connections" {
+		t.Errorf("a millisecond over: %+v, %q", check, reason)
+	}
+	if check, reason := exchanges(calls, 0); check.OK || !strings.HasPrefix(reason, "the machine was too busy: an exchange took 11ms at the median") {
+		t.Errorf("11 ms on the loopback: %+v, %q", check, reason)
+	}
+}
+
 func TestNothingThatDidNotRestFails(t *testing.T) {
 	if c := nothingRested([]call{{Status: 200}, {Rested: true, Status: 502}}); !c.OK || c.Got != "0 of 1" {
 		t.Errorf("%+v", c)
@@ -163,7 +213,7 @@ func TestNothingThatDidNotRestFails(t *testing.T) {
 func TestCallsAreReadAsTheyWereWritten(t *testing.T) {
 	calls := []call{
 		{ID: "c-1", First: true, Status: 200, Connection: connectionNew, Attempts: 1, Runs: 1},
-		{ID: "c-2", Rested: true, Planned: 98 * time.Millisecond, Rest: 98123 * time.Microsecond, Status: 502,
+		{ID: "c-2", Rested: true, Planned: 98 * time.Millisecond, Rest: 98123 * time.Microsecond, Took: 431 * time.Microsecond, Status: 502,
 			Connection: connectionReused, Attempts: 2, Error: `a "quoted", error`, Socket: "ECONNRESET"},
 	}
 	path := filepath.Join(t.TempDir(), callsFile)
@@ -178,7 +228,7 @@ func TestCallsAreReadAsTheyWereWritten(t *testing.T) {
 	if diff := cmp.Diff(calls, got); diff != "" {
 		t.Errorf("read back (-written +read):\n%s", diff)
 	}
-	if err := os.WriteFile(path, []byte(strings.Join(callColumns, ",")+"\na,true,x,1,new,1,200,,,1\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Join(callColumns, ",")+"\na,true,x,1,1,new,1,200,,,1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := readCalls(path); err == nil || !strings.Contains(err.Error(), "line 2") {
@@ -197,6 +247,8 @@ func TestSettingsThatNoRunCanHave(t *testing.T) {
 	}{
 		{func(s *Settings) { s.IdleTimeout = time.Millisecond }, "-idle-timeout 1ms"},
 		{func(s *Settings) { s.IdleTimeout = time.Minute }, "-idle-timeout 1m0s"},
+		{func(s *Settings) { s.RoundTrip = 11 * time.Millisecond }, "-round-trip 11ms: want 0 to 10ms"},
+		{func(s *Settings) { s.RoundTrip = -1 }, "-round-trip -1ns"},
 		{func(s *Settings) { s.Callers = 0 }, "-callers 0"},
 		{func(s *Settings) { s.Callers = 21 }, "-callers 21"},
 		{func(s *Settings) { s.Duration = 4 * time.Second }, "-duration 4s: want 5s or more"},
@@ -211,7 +263,7 @@ func TestSettingsThatNoRunCanHave(t *testing.T) {
 }
 
 func TestOnlyRequestsWithAKeyHaveOne(t *testing.T) {
-	for _, l := range lines(idle) {
+	for _, l := range lines(idle, 0) {
 		if want := l.defence == "retry_idempotency_key"; l.key != want {
 			t.Errorf("%s: key %v, want %v", l.name(), l.key, want)
 		}

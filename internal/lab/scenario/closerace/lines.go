@@ -63,24 +63,49 @@ func lookedAt(c cell) band {
 	return band{0, of.high}
 }
 
+// widened is what becomes of a band on a way that takes so many milliseconds there and
+// back: what is sent within a round trip before the close meets a closed connection,
+// whatever the client looks at.
+func widened(of func(cell) band, roundTripMS float64) func(cell) band {
+	if roundTripMS == 0 {
+		return of
+	}
+	return func(c cell) band {
+		from, to := float64(c.first)-pointWidthMS/2., float64(c.last)+pointWidthMS/2.
+		switch {
+		case to < -roundTripMS-1:
+			return of(c)
+		case to < 0 && from > -roundTripMS+1:
+			return band{90, 100}
+		case to < 0:
+			return band{0, 100} // part of it is within
+		case c.id == "K+0" || c.id == "K+2":
+			// The server's timer is late by a millisecond or two, and until then the same
+			// holds.
+			return band{of(c).low, 100}
+		}
+		return of(c)
+	}
+}
+
 func nearlyNone(cell) band { return band{0, 5} }
 func none(cell) band       { return band{0, 0} }
 
-// lines are those of a server with that idle timeout.
-func lines(idle time.Duration) []line {
+// lines are those of a server with that idle timeout, and of a way to it.
+func lines(idle, roundTrip time.Duration) []line {
 	safe := time.Duration(safeShare * float64(idle)).String()
 	var all []line
 	for _, client := range []string{result.ClientNetHTTP, result.ClientFastHTTP} {
-		undefended := whileReading
+		undefended, looked := widened(whileReading, roundTrip.Seconds()*1000), widened(lookedAt, roundTrip.Seconds()*1000)
 		if client == result.ClientFastHTTP {
-			undefended = unseen
+			undefended = widened(unseen, roundTrip.Seconds()*1000)
 		}
 		const why = "net/http reads its idle connections and sees a close as soon as it is there: it loses what it sends while the FIN is on its way; " +
 			"fasthttp looks at an idle connection only when it uses it: whatever has rested for too long fails"
 		const whyLook = "a look at the socket finds a FIN that has come, and none that is on its way"
 		for _, l := range []line{
 			{method: http.MethodPost, defence: "none", title: "POST, no defence", why: why, band: undefended},
-			{method: http.MethodPost, defence: "stale_check", title: "POST, the socket looked at before each request", why: whyLook, band: lookedAt},
+			{method: http.MethodPost, defence: "stale_check", title: "POST, the socket looked at before each request", why: whyLook, band: looked},
 			{method: http.MethodPost, defence: "retry_stale", title: "POST, sent again where nothing had been written",
 				why: "the request had been written, so it is not sent again: as without a defence", band: undefended},
 			{method: http.MethodPost, defence: "library_retry", title: "POST, sent again where the library does so by itself",

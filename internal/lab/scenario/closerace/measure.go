@@ -30,27 +30,6 @@ const (
 	victimProcs = "2"
 )
 
-// place is where the programs of a line run: both ends of a way.
-type place struct {
-	caller, server end
-}
-
-// end is a host, or the machine itself.
-type end struct {
-	launcher *proc.Launcher
-	address  string // on which its programs are reached from the other end
-	dial     func(ctx context.Context, address string) (net.Conn, error)
-}
-
-// loopback has both ends on this machine.
-func loopback(launcher *proc.Launcher) place {
-	here := end{launcher: launcher, address: "127.0.0.1", dial: func(ctx context.Context, address string) (net.Conn, error) {
-		var dialer net.Dialer
-		return dialer.DialContext(ctx, "tcp", address)
-	}}
-	return place{here, here}
-}
-
 // crowd has the lines begin to call together, when the programs of all of them run: what
 // starts takes the CPU from what is measured.
 type crowd struct {
@@ -250,6 +229,7 @@ func (m *measurement) join(ctx context.Context, calls []call) error {
 		if !one.First {
 			one.Rest = time.Duration(began - ended)
 		}
+		one.Took = time.Duration(visit.UpstreamNS)
 		ended = began + visit.UpstreamNS
 	}
 	return nil
