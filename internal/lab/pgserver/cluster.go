@@ -23,7 +23,8 @@ const (
 	// clusterUser and clusterDatabase are whom and what the lab connects as and to.
 	clusterUser     = "chokepoint"
 	clusterDatabase = "postgres"
-	// socketPort is only a part of the socket's name: .s.PGSQL.5432.
+	// socketPort is a part of the socket's name, .s.PGSQL.5432, and the port of
+	// Config.Network.
 	socketPort = 5432
 	// startWait bounds initdb and the server's start together. They take one to
 	// two seconds on an idle machine.

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,6 +115,14 @@ type Server struct {
 // URL is the connection string, for pgx. It may hold a password: do not print
 // it.
 func (s *Server) URL() string { return s.url }
+
+// URLAt is the connection string for who reaches the server at an address of
+// Config.Network. It holds no password.
+func (s *Server) URLAt(addr netip.Addr) string {
+	u := url.URL{Scheme: "postgres", User: url.User(clusterUser), Path: "/" + clusterDatabase, RawQuery: "sslmode=disable"}
+	u.Host = netip.AddrPortFrom(addr, socketPort).String()
+	return u.String()
+}
 
 // Source says where the server comes from: "DATABASE_URL",
 // "local /usr/lib/postgresql/15/bin" or "embedded 17.5.0".

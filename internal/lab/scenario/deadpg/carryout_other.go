@@ -1,0 +1,19 @@
+//go:build !linux
+
+package deadpg
+
+import (
+	"context"
+
+	"chokepoint/internal/lab/netlab"
+	"chokepoint/internal/result"
+)
+
+// server is nothing where there are no hosts.
+type server struct{}
+
+// run refuses: without a sandbox there are no hosts.
+func (cell) run(ctx context.Context, _ string, _ *result.Case) error {
+	_, err := netlab.RunIn(ctx, netlab.Spec{})
+	return err
+}
