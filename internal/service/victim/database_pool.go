@@ -32,14 +32,14 @@ type DatabasePool struct {
 	UserTimeout time.Duration
 }
 
-// Bind adds the flags of the pool to fs. Their defaults are those of pgx and of Go's
-// dialer, but for the idle time.
+// Bind adds the flags of the pool to fs. Their defaults are pgx's own, but for the idle
+// time, and without the keepalive of Go's dialer, which the client of the upstream has
+// not got either.
 func (p *DatabasePool) Bind(fs *flag.FlagSet) {
-	p.KeepAlive = profile.KeepAlive{Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 9}
 	fs.DurationVar(&p.MaxConnIdleTime, "db-max-conn-idle-time", 0, "close database connections that rested for longer, at the next health check; 0 keeps them")
 	fs.DurationVar(&p.HealthCheckPeriod, "db-health-check-period", 0, "how often the database pool looks at the ages of its connections; 0 is pgx's own, 1m")
 	fs.DurationVar(&p.PingTimeout, "db-ping-timeout", 0, "bound on the ping of a database connection that rested for over 1s; 0 is none")
-	fs.Func("db-keepalive", "TCP keepalive of database connections as `IDLE/INTERVAL/COUNT`, or off (default 15s/15s/9, Go's own)", func(s string) (err error) {
+	fs.Func("db-keepalive", "TCP keepalive of database connections as `IDLE/INTERVAL/COUNT`, such as 15s/15s/9, which is Go's own, or off (default off)", func(s string) (err error) {
 		p.KeepAlive, err = profile.ParseKeepAlive(s)
 		return err
 	})

@@ -10,6 +10,7 @@ import (
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/lab/matrix"
 	"chokepoint/internal/lab/netlab"
+	"chokepoint/internal/lab/scenario/deadpg"
 	"chokepoint/internal/profile"
 	"chokepoint/internal/result"
 )
@@ -169,7 +170,12 @@ func Cases(s Settings) []matrix.Case {
 			})
 		}
 	}
-	return cases
+	if s.NoDatabase {
+		return cases
+	}
+	return append(cases, deadpg.Cases(deadpg.Settings{
+		DeviceIdle: s.DeviceIdle, Rest: s.Rest, Timeout: s.Timeout, Victim: s.Victim,
+	}, gate.through)...)
 }
 
 // befalls is what happens to the connection or to the server, whatever the caller does

@@ -21,8 +21,10 @@ type Settings struct {
 	Rest       time.Duration `json:"rest"`
 	Timeout    time.Duration `json:"timeout"`
 
-	Parallel   int    `json:"parallel"` // cases at a time
-	Only       string `json:"only"`     // ids, comma-separated; empty: all
+	Parallel int    `json:"parallel"` // cases at a time
+	Only     string `json:"only"`     // ids, comma-separated; empty: all
+	// NoDatabase leaves out the cases of the database's pool, which need a PostgreSQL.
+	NoDatabase bool   `json:"no_database"`
 	ResultsDir string `json:"-"`
 	BinDir     string `json:"-"`
 	// Victim and Stub are the paths of the programs, once they have been found.
@@ -55,6 +57,7 @@ func (s *Settings) Bind(fs *flag.FlagSet) {
 	fs.DurationVar(&s.Timeout, "timeout", 3*time.Second, "how long the caller waits for an answer, each time that it sends the request")
 	fs.IntVar(&s.Parallel, "parallel", 24*runtime.NumCPU(), "cases at a time; they mostly rest")
 	fs.StringVar(&s.Only, "only", "", "`ids` of the cases to run, such as A1,C3; all without it")
+	fs.BoolVar(&s.NoDatabase, "no-database", false, "leave out the cases PG-..., which need a PostgreSQL on this machine")
 	s.ResultsDir = "results"
 	cli.FileVar(fs, &s.ResultsDir, "results", "`folder` of the results")
 	fs.StringVar(&s.BinDir, "bin-dir", "", "`folder` of the programs (default: beside this one)")

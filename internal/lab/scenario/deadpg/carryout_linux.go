@@ -103,7 +103,7 @@ func (c cell) judge(n *network, folder string, into *result.Case, asked time.Tim
 		if ports := before.ports(); len(ports) == 1 && slices.Contains(after.ports(), ports[0]) {
 			v.connection = onReused
 		}
-		into.Counts.OK = 1
+		into.Counts.OK, into.HandlerRuns = 1, 1 // PostgreSQL has read the row
 	} else {
 		into.Counts.NeverReached = 1 // the device let nothing of it pass
 	}

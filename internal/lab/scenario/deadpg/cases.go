@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"chokepoint/internal/lab/netlab"
+	"chokepoint/internal/result"
 )
 
 // Settings are those of the run that the cases are a part of, in real time.
@@ -48,23 +49,23 @@ const (
 )
 
 var (
-	none        = defence{"none", fixed("-db-keepalive=off")}
+	none        = defence{result.DefenceNone, fixed()}
 	goKeepalive = defence{"keepalive_default", fixed("-db-keepalive=15s/15s/9")}
 	healthCheck = defence{"health_check", func(idle time.Duration) []string {
-		return []string{"-db-keepalive=off", "-db-health-check-period=" + (idle / 6).String()}
+		return []string{"-db-health-check-period=" + (idle / 6).String()}
 	}}
 	idleTime = defence{"max_conn_idle_time", func(idle time.Duration) []string {
-		return []string{"-db-keepalive=off", "-db-max-conn-idle-time=" + (idle / 3).String()}
+		return []string{"-db-max-conn-idle-time=" + (idle / 3).String()}
 	}}
-	idleTimeChecked = defence{"max_conn_idle_time+health_check", func(idle time.Duration) []string {
-		return []string{"-db-keepalive=off", "-db-max-conn-idle-time=" + (idle / 3).String(), "-db-health-check-period=" + (idle / 6).String()}
+	idleTimeChecked = defence{"max_conn_idle_time,health_check", func(idle time.Duration) []string {
+		return []string{"-db-max-conn-idle-time=" + (idle / 3).String(), "-db-health-check-period=" + (idle / 6).String()}
 	}}
 	keepalive = defence{"keepalive", func(idle time.Duration) []string {
 		return []string{fmt.Sprintf("-db-keepalive=%s/1s/3", idle/3)}
 	}}
-	userTimeouts = defence{"user_timeout", fixed("-db-keepalive=off", "-db-user-timeout="+userTimeout.String())}
-	pingTimeouts = defence{"ping_timeout", fixed("-db-keepalive=off", "-db-ping-timeout="+pingTimeout.String())}
-	bothTimeouts = defence{"ping_timeout+user_timeout", fixed("-db-keepalive=off", "-db-ping-timeout="+pingTimeout.String(), "-db-user-timeout="+userTimeout.String())}
+	userTimeouts = defence{"user_timeout=1s", fixed("-db-user-timeout=" + userTimeout.String())}
+	pingTimeouts = defence{"ping_timeout=1s", fixed("-db-ping-timeout=" + pingTimeout.String())}
+	bothTimeouts = defence{"ping_timeout=1s,user_timeout=1s", fixed("-db-ping-timeout="+pingTimeout.String(), "-db-user-timeout="+userTimeout.String())}
 )
 
 // fault is what befalls the pool's connection.
