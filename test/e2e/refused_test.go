@@ -26,7 +26,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{args: "run exhaustion -profile=nope", want: `nope,anti,fixed`},
 		{args: "run", want: "exhaustion"},
-		{args: "run exhaust", want: `"exhaust",exhaustion`},
+		{args: "run exhaust", want: `"exhaust",lab help`},
 		{args: "walk", want: `"walk",help`},
 		{args: "run exhaustion extra", want: `"extra"`},
 		{args: "run exhaustion -nope=1", want: "-nope"},
