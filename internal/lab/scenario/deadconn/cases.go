@@ -40,8 +40,8 @@ const (
 	whyFresh   = "the retry does not ask the pool"
 	whyStatus  = "neither client retries a status"
 	whyKilled  = "the kernel ends the dead server's connections with a FIN, as a server does that closes while they rest; the retry of a GET is refused, or reset in the queue of a listener that goes a moment after the connection"
-	whyUser    = "the kernel ends the connection when data has been unacknowledged for that long, at the retransmission after it"
-	whyLost    = "the request was acknowledged, so that nothing is sent again and nothing is missed: only a probe can find out"
+	whyUser    = "the kernel ends the connection that long after the first segment that its retransmission timer sends, at 0.42 s; the one at 0.21 s is a tail loss probe and does not count"
+	whyLost    = "the request was acknowledged, so that nothing is sent again: only a probe can find out"
 	whyDied    = "the handler had begun: a retry runs it again, and to the client the failure looks like that of a connection that was dead before"
 )
 
@@ -81,10 +81,13 @@ var longWork = span{timeouts: 8.0 / 3}
 // second after it.
 var probed = span{deviceIdle: 0.5, plus: 100 * time.Millisecond}
 
-// userTimeoutWants are what TCP_USER_TIMEOUT gives. It acts when a segment is due to be
-// sent again, 0.44 s too late.
+// firstTimedRetransmission is when the kernel's timer first sends a segment again, where a
+// round trip takes next to nothing; a tail loss probe was sent before.
+const firstTimedRetransmission = 420 * time.Millisecond
+
+// userTimeoutWants are what TCP_USER_TIMEOUT gives.
 func userTimeoutWants(d time.Duration) wants {
-	d += 440 * time.Millisecond
+	d += firstTimedRetransmission
 	return wants{
 		nGET: anew().endsAfter(0, d), nPOST: fails(timedOut, 0).endsAfter(0, d),
 		fGET: anew().endsAfter(0, d).tries(2), fPOST: fails(responseTimeout, 0).endsAfter(0, d),

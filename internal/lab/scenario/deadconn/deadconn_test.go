@@ -140,7 +140,7 @@ func TestTimesFollowTheSettings(t *testing.T) {
 		"A2 net/http GET none":                             "9.95 to 10.70 s",
 		"C6 fasthttp GET library_retry":                    "39.95 to 40.70 s",
 		"L net/http POST keepalive":                        "4.05 to 4.80 s",
-		"U net/http POST user_timeout=500ms,library_retry": "0.89 to 1.64 s",
+		"U net/http POST user_timeout=500ms,library_retry": "0.87 to 1.62 s",
 		"B2 net/http POST evict":                           "-evict-idle=4.66",
 		"B4 net/http POST keepalive":                       "-keepalive=1s/1s/3",
 		"B3 net/http POST keepalive_default":               "-keepalive=15s/15s/9",
