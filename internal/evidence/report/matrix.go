@@ -58,7 +58,7 @@ func matrixDocument(r runFolder) (document, []error) {
 	}
 	cells, malformed := m.cellBlocks()
 	d.add("The cells", cells...)
-	d.add("All cells in figures", m.figures())
+	d.add("All cells in figures", paragraph{plain("What was wanted is the prediction: it was written down before the run.")}, m.figures())
 	d.add("Conditions", conditionBlocks(m.manifest, m.unread[result.ManifestFile])...)
 	return d, append(slices.Clone(m.malformed), malformed...)
 }
@@ -117,8 +117,8 @@ func (m matrixRun) tiles() tiles {
 		twice += c.Counts.ExecutedTwice
 		lost += c.Counts.FailedButExecuted
 	}
-	add("Failed, but executed", count(lost), plural(lost, "request")+" of all cells", "")
-	add("Executed twice", count(twice), plural(twice, "request")+" of all cells", "")
+	add("Failed, but executed", count(lost), "requests, of all cells", "")
+	add("Executed twice", count(twice), "requests, of all cells", "")
 	return t
 }
 
@@ -194,7 +194,9 @@ func (m matrixRun) matrixBlocks() []block {
 		"How often a handler ran is said where a request failed although it ran, or where it ran more than once.")}}
 	for _, group := range valuesOf(m.cases, func(c result.Case) string { return c.Group }) {
 		in := m.where(func(c result.Case) bool { return c.Group == group })
-		columns := m.valuesIn(in, columnOf)
+		columns := slices.DeleteFunc(valuesOf(m.cases, columnOf), func(column string) bool { // in the same order in each group
+			return !slices.ContainsFunc(in, func(i int) bool { return columnOf(m.cases[i]) == column })
+		})
 		t := table{columns: []column{words("case"), words("what"), words("defence")}}
 		for _, c := range columns {
 			t.columns = append(t.columns, words(c))
