@@ -177,7 +177,7 @@ func (m matrixRun) advice(client string, s defenceStudy) []block {
 		}
 		advised = append(advised, said)
 		if beyond := m.beyond(client, r); len(beyond) > 0 {
-			advised = append(advised, sentence(plain("It does not cover: "), m.links(beyond), plain(", where requests failed although a handler ran.")))
+			advised = append(advised, sentence(plain("It does not cover: "), m.links(beyond), plain(", where requests failed although a handler ran, with it or, where that was not tried, without a defence.")))
 		}
 	}
 	if advised == nil {
