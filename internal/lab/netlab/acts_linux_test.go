@@ -3,6 +3,7 @@ package netlab_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,6 +33,7 @@ func act(ctx context.Context, args []string) int {
 		"deaf":      ignoreTheEnd,
 		"filtered":  exitWith,
 		"orphans":   leaveOrphans,
+		"main":      stayOnMain,
 		"forbidden": nestWithoutNetworks,
 	}[args[1]](ctx, args[2:])
 	if err != nil {
@@ -87,7 +89,7 @@ func tellIdentity(ctx context.Context, _ []string) (int, error) {
 		return 0, err
 	}
 	id.LoopbackIsUp = listener.Close() == nil
-	lines, err := runInHost(ctx, host, "id -u; readlink /proc/self/ns/net; ls -d /proc/[0-9]* | wc -l; sed -n 's/^CapEff:\t//p' /proc/self/status")
+	lines, err := runInHost(ctx, host, "id -u; readlink /proc/self/ns/net; set -- /proc/[0-9]*; echo $#; sed -n 's/^CapEff:\t//p' /proc/self/status")
 	if err != nil {
 		return 0, err
 	}
@@ -160,6 +162,18 @@ func holdLab(ctx context.Context, _ []string) (int, error) {
 func ignoreTheEnd(context.Context, []string) (int, error) {
 	fmt.Println("ready")
 	select {}
+}
+
+// stayOnMain fails if the main goroutine is ever on another thread than the main
+// one. A host could have that then, and Go cannot end it.
+func stayOnMain(context.Context, []string) (int, error) {
+	for range 100 {
+		if unix.Gettid() != os.Getpid() {
+			return 0, errors.New("the main goroutine has left the main thread")
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+	return 0, nil
 }
 
 // leaveOrphans has children that leave theirs behind, and succeeds when those

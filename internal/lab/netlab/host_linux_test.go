@@ -230,8 +230,8 @@ func TestClosedLabsLeaveNothing(t *testing.T) {
 		}
 	}
 	eventually(t, "the namespaces are gone", back)
-	if after, _ := own(); after != files {
-		t.Errorf("%d files are open, %d before", after, files)
+	if after, _ := own(); after > files { // the tests before may still close theirs
+		t.Errorf("%d files are open after ten labs, %d before", after, files)
 	}
 }
 

@@ -3,11 +3,7 @@ package netlab_test
 import (
 	"io"
 	"net/netip"
-	"os"
-	"runtime"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"chokepoint/internal/lab/netlab"
 	"chokepoint/internal/lab/netlab/netlabtest"
@@ -48,22 +44,6 @@ func build(t testing.TB) topology {
 		}
 	}
 	return top
-}
-
-// A goroutine that keeps its thread, as a host's does, never gets the one that Go
-// cannot end.
-func TestTheMainThreadIsNoHosts(t *testing.T) {
-	netlabtest.Need(t)
-	for range 100 {
-		on := make(chan int)
-		go func() {
-			runtime.LockOSThread() // the thread ends with the goroutine
-			on <- unix.Gettid()
-		}()
-		if thread := <-on; thread == os.Getpid() {
-			t.Fatal("a goroutine got the main thread")
-		}
-	}
 }
 
 func TestHostsReachEachOtherThroughTheRouter(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,7 +55,7 @@ func TestASandboxIsToldWhatTheSpecSays(t *testing.T) {
 	}
 }
 
-func TestExitCodes(t *testing.T) {
+func TestWhatASandboxEndsWith(t *testing.T) {
 	netlabtest.Need(t)
 	for _, tc := range []struct {
 		args []string
@@ -64,6 +65,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"exit", "99"}, 99},
 		{[]string{"die"}, 128 + int(syscall.SIGKILL)},
 		{[]string{"orphans"}, 0},
+		{[]string{"main"}, 0},
 	} {
 		code, err := netlab.RunIn(t.Context(), netlab.Spec{Args: append([]string{actArg}, tc.args...), Stderr: os.Stderr})
 		if code != tc.want || err != nil {
@@ -128,8 +130,8 @@ func TestWhoRunsInASandbox(t *testing.T) {
 			t.Errorf("uid %d: capabilities %x, want at least %x", uid, got.Capabilities, needed)
 		}
 		got.Capabilities = 0
-		// The two of the sandbox, the shell, and the two of its pipeline.
-		want := identity{UID: uid, ChildUID: uid, Processes: 5, LoopbackIsUp: true, HostIsOwn: true, ChildInTheHost: true}
+		// The two of the sandbox, and the shell.
+		want := identity{UID: uid, ChildUID: uid, Processes: 3, LoopbackIsUp: true, HostIsOwn: true, ChildInTheHost: true}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("uid %d (-want +got):\n%s", uid, diff)
 		}
@@ -191,6 +193,23 @@ func (r running) processes(t *testing.T) []string {
 	return found
 }
 
+// firstProcess is the first of the sandbox.
+func (r running) firstProcess(t *testing.T) int {
+	t.Helper()
+	for _, dir := range r.processes(t) {
+		args, err := os.ReadFile(dir + "/cmdline")
+		if err == nil && bytes.Contains(args, []byte("\x00"+netlab.SandboxArg+"\x00first\x00")) {
+			pid, err := strconv.Atoi(filepath.Base(dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+	}
+	t.Fatal("no first process")
+	return 0
+}
+
 // namespaces are those that the threads of the processes are in and that are
 // not this process's own.
 func namespaces(t *testing.T, processes []string) map[string]bool {
@@ -246,7 +265,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 // Two labs run at once. The caller of one is killed; of that one nothing is
-// left, and the other is as it was and ends in its own time.
+// left, and the other is as it was. That one is killed while its sandbox hangs.
 func TestNothingSurvivesTheCaller(t *testing.T) {
 	netlabtest.Need(t)
 	uid := os.Geteuid()
@@ -285,6 +304,9 @@ func TestNothingSurvivesTheCaller(t *testing.T) {
 	eventually(t, "no namespace is left", func() bool { return !held(t, inKilled) })
 	if got := len(other.processes(t)); got != want || !held(t, inOther) {
 		t.Errorf("of the other lab %d processes are left, want %d", got, want)
+	}
+	if err := syscall.Kill(other.firstProcess(t), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
 	}
 	if err := other.Process.Kill(); err != nil {
 		t.Fatal(err)
