@@ -156,7 +156,7 @@ func TestGracefulShutdown(t *testing.T) {
 	} {
 		t.Run(tt.timeout, func(t *testing.T) {
 			t.Parallel()
-			s := startStub(t, command("", "-delay=400ms", "-shutdown=graceful", "-shutdown-timeout="+tt.timeout))
+			s := startStub(t, command("", "-delay=1500ms", "-shutdown=graceful", "-shutdown-timeout="+tt.timeout))
 			c, err := net.Dial("tcp", s.Public)
 			if err != nil {
 				t.Fatal(err)

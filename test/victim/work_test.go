@@ -179,7 +179,7 @@ func TestALostClaimLeavesOneRow(t *testing.T) {
 	other := newWorld(t, answers, func(cfg *victim.Config) {
 		cfg.Work = victim.WorkConfig{Table: b.table, Name: "was2", Idempotent: true}
 	})
-	slow := b.post(workID("a"), workKey("k"), takes("500ms"))
+	slow := b.post(workID("a"), workKey("k"), takes("1500ms"))
 	var ended bool
 	for end := time.Now().Add(patience); !ended; time.Sleep(2 * time.Millisecond) {
 		err := b.db.QueryRow(t.Context(), `select coalesce(bool_or(pg_terminate_backend(pid)), false) from pg_locks

@@ -307,7 +307,8 @@ func TestADrainThatIsTooShortCutsWorkThatIsDone(t *testing.T) {
 }
 
 func TestPreStopServesOn(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.PreStop = time.Second })
+	t.Parallel()
+	w := newWorld(t, func(c *Config) { c.PreStop = 2 * time.Second })
 	w.end()
 	w.state(adminapi.GatewayPreStop)
 	c := w.dial()

@@ -95,6 +95,7 @@ func (c *http2Client) until(stream uint32) (s seen) {
 
 // TestADrainSendsGoAway, to who rests and to who waits, and the answer still comes.
 func TestADrainSendsGoAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	idle, busy := w.dialHTTP2(), w.dialHTTP2()
 	idle.send(1, "/", "idle")
@@ -125,6 +126,7 @@ func TestADrainSendsGoAway(t *testing.T) {
 
 // TestExitOnZeroAnnouncesByGoAway with the next answer, and not before it.
 func TestExitOnZeroAnnouncesByGoAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.ExitOnZero = true })
 	c := w.dialHTTP2()
 	c.send(1, "/", "a")

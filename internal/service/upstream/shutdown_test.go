@@ -15,12 +15,13 @@ import (
 // TestShutdownAnswersWhatItHasBegun: idle connections get their FIN at once, new ones a
 // RST, and a request in flight its answer with "Connection: close".
 func TestShutdownAnswersWhatItHasBegun(t *testing.T) {
+	t.Parallel()
 	s := start(t, behaviourOf("0s", "", 0))
 	public := s.Listening().Public
 	idle, fresh, busy, half := dial(t, s), dial(t, s), dial(t, s), dial(t, s)
 	idle.get(adminapi.PhaseLoad)
 	idle.answer("GET")
-	busy.post(withID("busy"), withDelay("300ms"))
+	busy.post(withID("busy"), withDelay("1s"))
 	half.send("POST / HTTP/1.1\nHost: s\nContent-Length: 5\n\nhe") // has begun to arrive
 	eventually(t, s, "all of them", func(st adminapi.StubStats) bool { return st.Open == 4 && st.Idle == 2 && st.InFlight == 1 })
 
