@@ -13,10 +13,10 @@ type Defence struct {
 	add     func(*Connections)
 }
 
-// defences are in the order in which reports list them. The times suit devices and
-// servers that forget or close after a minute, the shortest idle timeout in common
+// Defences lists the named defences in the order of reports. Their times suit devices
+// and servers that forget or close after a minute, the shortest idle timeout in common
 // use; where one is shorter, these must be too.
-func defences() []Defence {
+func Defences() []Defence {
 	return []Defence{
 		{"none", "whatever connection the pool has, and one attempt", func(*Connections) {}},
 		{"stale_check", "looks for a FIN or an RST before a connection is used again",
@@ -52,13 +52,10 @@ func defences() []Defence {
 	}
 }
 
-// Defences lists the named defences in the order of reports.
-func Defences() []Defence { return defences() }
-
 // DefenceNames lists their names.
 func DefenceNames() []string {
 	var names []string
-	for _, d := range defences() {
+	for _, d := range Defences() {
 		names = append(names, d.Name)
 	}
 	return names
@@ -70,7 +67,7 @@ func (c Connections) Defend(names string) (Connections, error) {
 	defended := Connections{Client: c.Client}
 next:
 	for name := range strings.SplitSeq(names, ",") {
-		for _, d := range defences() {
+		for _, d := range Defences() {
 			if d.Name == name {
 				d.add(&defended)
 				continue next

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"chokepoint/internal/adminapi"
 	"chokepoint/internal/profile"
 )
 
@@ -131,7 +132,7 @@ func TestDeadConnections(t *testing.T) {
 				}
 				call := Call{Method: tc.method, Header: map[string]string{}}
 				if tc.key != "" {
-					call.Header[headerIdempotencyKey] = tc.key
+					call.Header[adminapi.HeaderIdempotencyKey] = tc.key
 				}
 				if tc.method == "POST" {
 					call.Body = []byte("once")
@@ -243,6 +244,24 @@ func TestResponseTimeout(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The caller's deadline bounds all attempts of a call together.
+func TestDeadlineBoundsTheRetries(t *testing.T) {
+	for _, which := range clients {
+		for _, retry := range []profile.Retry{profile.RetryAll, profile.RetryLibrary} {
+			k := keep(t, func(c *net.TCPConn, _, _ int) bool { io.Copy(io.Discard, c); return false })
+			kept := profile.Connections{Client: which, Retry: retry, ResponseTimeout: 100 * time.Millisecond}
+			if retry == profile.RetryAll {
+				kept.RetryAttempts = 1000
+			}
+			c := client(t, k.url, kept)
+			_, err := c.Do(time.Now().Add(250*time.Millisecond), Call{})
+			if failure, ok := errors.AsType[*Error](err); !ok || failure.Kind != Timeout || k.seen() > 3 {
+				t.Errorf("%s %s: %v after %d requests, want a timeout after 3 at most", which, retry, err, k.seen())
+			}
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"chokepoint/internal/adminapi"
 	"chokepoint/internal/profile"
 )
 
@@ -184,9 +185,6 @@ func (c *Client) attempts() int {
 	return profile.DefaultRetryAttempts
 }
 
-// headerIdempotencyKey makes a request one that may be sent twice.
-const headerIdempotencyKey = "Idempotency-Key"
-
 // again says whether the policy sends a call again whose last attempt failed so.
 func (c *Client) again(call Call, last Attempt, kind Kind) bool {
 	// Nothing has reached the peer, whatever the method.
@@ -200,7 +198,7 @@ func (c *Client) again(call Call, last Attempt, kind Kind) bool {
 	case profile.RetryIdempotent:
 		return unsent || died && idempotent(call.Method)
 	case profile.RetryIdempotencyKey:
-		return unsent || died && (idempotent(call.Method) || call.Header[headerIdempotencyKey] != "")
+		return unsent || died && (idempotent(call.Method) || call.Header[adminapi.HeaderIdempotencyKey] != "")
 	case profile.RetryAll:
 		return true
 	}
