@@ -241,7 +241,7 @@ func TestDropDevice(t *testing.T) {
 	await(t, "the request is sent for the third time", func() bool { return capture.Retransmissions(atCaller.Packets()) == 2 })
 
 	client := theSocket(t, n.caller, c.port)
-	if client.State != "ESTABLISHED" || client.Timer != netlab.RetransmitTimer || client.Unacked != 1 || client.TotalRetransmits != 2 || client.SendQueue != len("request") {
+	if client.State != "ESTABLISHED" || client.Timer != netlab.RetransmitTimer || client.Unacked != 1 || client.TotalRetransmits < 2 || client.SendQueue != len("request") {
 		t.Errorf("the client's socket: %s", client)
 	}
 	if server := theSocket(t, n.upstream, c.port); server.State != "ESTABLISHED" || server.Timer != netlab.NoTimer {
@@ -250,14 +250,17 @@ func TestDropDevice(t *testing.T) {
 	if left := n.entries(t, c); len(left) != 0 {
 		t.Errorf("the device remembers %v", left)
 	}
+	// The kernel goes on to send meanwhile.
+	least := counters(t, n.device).InvalidDropped
 	packets := atCaller.Stop()
+	most := counters(t, n.device).InvalidDropped
 	for _, p := range packets {
 		if !p.Outgoing || p.Length != len("request") {
 			t.Errorf("the caller's wire has more than its request: %+v", p)
 		}
 	}
-	if got := counters(t, n.device).InvalidDropped; got != uint64(len(packets)) {
-		t.Errorf("the device dropped %d packets, the caller sent %d", got, len(packets))
+	if sent := uint64(len(packets)); least < 3 || sent < least || sent > most {
+		t.Errorf("the device dropped %d to %d packets, the caller sent %d", least, most, sent)
 	}
 	if passed := atUpstream.Stop(); len(passed) != 0 {
 		t.Errorf("packets reached the upstream: %+v", passed)
