@@ -248,8 +248,12 @@ func (w *htmlWriter) strip(s strip) *htmlBars {
 
 const leastMark = 3
 
-// inBar is a share of a bar in its units, to a hundredth of one.
+// inBar is a share of a bar in its units, to a hundredth of one; of what is no number it
+// is none.
 func inBar(share float64) float64 {
+	if math.IsNaN(share) {
+		return 0
+	}
 	return math.Round(min(max(share, 0), 1)*barWidth*100) / 100
 }
 

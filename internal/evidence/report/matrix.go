@@ -248,18 +248,36 @@ func (m matrixRun) told(i int) text {
 	if c.Failure != "" {
 		return join(m.linkTo(i, "not carried out"), plain(", "), bad("not as wanted"))
 	}
-	words := ""
-	if c.Seconds > 0 {
-		words = " " + took(c.Seconds)
+	var what text
+	if sends(c) {
+		what = join(m.linkTo(i, fmt.Sprintf("%s of %s answered", count(c.Counts.OK), count(sent(c)))), plain(notAnswered(c.Counts)))
+	} else {
+		what = m.linkTo(i, outcomeOf(c.Got))
+		if c.Seconds > 0 {
+			what = join(what, plain(" "+took(c.Seconds)))
+		}
+		if c.Counts.FailedButExecuted > 0 || c.HandlerRuns > 1 {
+			what = join(what, plain(", "+plural(c.HandlerRuns, "run")))
+		}
 	}
-	if n := c.Counts.FailedButExecuted; n > 0 || c.HandlerRuns > 1 {
-		words += ", " + plural(c.HandlerRuns, "run")
-	}
-	words += ", "
 	if c.OK {
-		return join(m.linkTo(i, outcomeOf(c.Got)), plain(words+"ok"))
+		return join(what, plain(", ok"))
 	}
-	return join(m.linkTo(i, outcomeOf(c.Got)), plain(words), bad("not as wanted"))
+	return join(what, plain(", "), bad("not as wanted"))
+}
+
+// notAnswered are the other counts of a cell that are not 0.
+func notAnswered(n result.CaseCounts) string {
+	var said strings.Builder
+	for _, of := range []struct {
+		n    int
+		what string
+	}{{n.NeverReached, "never reached"}, {n.FailedButExecuted, "failed but executed"}, {n.ExecutedTwice, "executed twice"}} {
+		if of.n > 0 {
+			fmt.Fprintf(&said, ", %s %s", count(of.n), of.what)
+		}
+	}
+	return said.String()
 }
 
 func (m matrixRun) linkTo(i int, label string) text {

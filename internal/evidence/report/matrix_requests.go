@@ -9,7 +9,7 @@ import (
 	"chokepoint/internal/result"
 )
 
-// Of a cell that sends many requests, and of its moments, so many are shown.
+// Of a cell that sends many requests so many are shown, as rows and as marks.
 const (
 	maxRequests = 60
 	maxMarks    = 400
@@ -22,10 +22,10 @@ const (
 )
 
 // sends says whether a cell is about several requests.
-func sends(c result.Case) bool {
-	n := c.Counts
-	return len(c.Requests) > 1 || n.OK+n.NeverReached+n.FailedButExecuted > 1
-}
+func sends(c result.Case) bool { return len(c.Requests) > 1 || sent(c) > 1 }
+
+// sent is how many requests a cell counts.
+func sent(c result.Case) int { return c.Counts.OK + c.Counts.NeverReached + c.Counts.FailedButExecuted }
 
 // requestBlocks count the requests of the cells that send several.
 func (m matrixRun) requestBlocks() []block {
@@ -37,7 +37,7 @@ func (m matrixRun) requestBlocks() []block {
 			continue
 		}
 		n := c.Counts
-		sum := n.OK + n.NeverReached + n.FailedButExecuted
+		sum := sent(c)
 		t.rows = append(t.rows, []text{m.cellLink(i), plain(count(n.OK)), plain(count(n.NeverReached)), plain(count(n.FailedButExecuted)), plain(count(n.ExecutedTwice))})
 		row := barRow{name: m.cellLink(i), full: float64(sum), end: plain(plural(sum, "request"))}
 		for _, part := range []struct {
@@ -65,7 +65,7 @@ func requestTable(c result.Case) []block {
 	}
 	shown, rest := c.Requests, ""
 	if len(shown) > maxRequests {
-		shown = slices.DeleteFunc(slices.Clone(shown), func(r result.CaseRequest) bool { return succeeded(r.Got) && r.Runs == 1 })
+		shown = slices.DeleteFunc(slices.Clone(shown), ordinary)
 		if len(shown) > maxRequests {
 			shown = shown[:maxRequests]
 		}
@@ -84,6 +84,38 @@ func requestTable(c result.Case) []block {
 		blocks = append(blocks, t)
 	}
 	return blocks
+}
+
+// ordinary is a request that was answered and executed once.
+func ordinary(r result.CaseRequest) bool { return succeeded(r.Got) && r.Runs == 1 }
+
+// drawn are n requests at the most: those that are not ordinary, and of the others every
+// so many, so that none of the time is left out.
+func drawn(requests []result.CaseRequest, n int) []result.CaseRequest {
+	if len(requests) <= n {
+		return requests
+	}
+	left := n
+	for _, r := range requests {
+		if !ordinary(r) && left > 0 {
+			left--
+		}
+	}
+	others := len(requests) - (n - left)
+	var kept []result.CaseRequest
+	special, passed := n-left, 0
+	for _, r := range requests {
+		if !ordinary(r) && special > 0 {
+			special--
+			kept = append(kept, r)
+			continue
+		}
+		// The i-th of the others is kept where i*left/others reaches a whole number anew.
+		if passed++; passed*left/others > (passed-1)*left/others {
+			kept = append(kept, r)
+		}
+	}
+	return kept
 }
 
 // succeeded says whether a request got an answer under 400.
@@ -118,12 +150,9 @@ func timeline(c result.Case) []block {
 		}
 		s.lanes[at].marks = append(s.lanes[at].marks, mark)
 	}
-	left := maxMarks
-	for _, r := range c.Requests {
-		if left == 0 {
-			break
-		}
-		left--
+	events := c.Events[:min(len(c.Events), maxMarks/2)]
+	requests := drawn(c.Requests, maxMarks-len(events))
+	for _, r := range requests {
 		reach(r.AtS, r.AtS+r.Seconds)
 		outcome := outcomeOf(r.Got)
 		colour := page.OK
@@ -132,19 +161,15 @@ func timeline(c result.Case) []block {
 		}
 		put("requests: "+outcome, stripMark{fmt.Sprintf("%s from %s s: %s in %s", r.ID, number(r.AtS, 3), r.Got, took(r.Seconds)), colour, r.AtS, r.AtS + r.Seconds})
 	}
-	t := table{columns: []column{numbers("at"), words("where"), words("what"), words("detail")}}
-	for _, e := range c.Events {
-		if left == 0 {
-			break
-		}
-		left--
+	t := table{columns: []column{numbers("at"), words("where"), words("what"), words("detail")}, small: true}
+	for _, e := range events {
 		reach(e.AtS, e.AtS)
 		put(e.Where, stripMark{strings.TrimSpace(fmt.Sprintf("%s at %s s %s", e.What, number(e.AtS, 3), e.Detail)), colourOf(e.What), e.AtS, e.AtS})
 		t.rows = append(t.rows, []text{plain(number(e.AtS, 3) + " s"), plain(e.Where), plain(e.What), plain(e.Detail)})
 	}
 	caption := fmt.Sprintf("From %s s to %s s: requests by their outcome, and what happened on the path and to the servers.", number(s.from, 3), number(s.to, 3))
-	if shown, all := maxMarks-left, len(c.Requests)+len(c.Events); shown < all {
-		caption += fmt.Sprintf(" The first %s of %s moments; all are in summary.json.", count(shown), count(all))
+	if shown, all := len(requests)+len(events), len(c.Requests)+len(c.Events); shown < all {
+		caption += fmt.Sprintf(" Drawn are %s of %s, what failed or did not run just once first; all are in summary.json.", count(shown), count(all))
 	}
 	s.caption = plain(caption)
 	s.numbers = []block{details{summary: plain("The moments: " + count(len(t.rows))), blocks: []block{t}}}

@@ -2,10 +2,12 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -215,6 +217,7 @@ func TestALargeMatrix(t *testing.T) {
 
 func TestManyRequests(t *testing.T) {
 	c := cellOf("short-drain", "PUT", "none", "", true, 1)
+	c.OK = false
 	c.Counts = result.CaseCounts{OK: 97, NeverReached: 1, FailedButExecuted: 2, ExecutedTwice: 1}
 	for i := range 100 {
 		r := result.CaseRequest{ID: fmt.Sprintf("r%03d", i), AtS: float64(i) / 10, Got: "200", Seconds: 0.2, Runs: 1}
@@ -232,6 +235,9 @@ func TestManyRequests(t *testing.T) {
 	r := reportOf(t, c)
 	if want := "| [short-drain net/http PUT](#cell-short-drain-net-http-put-none) | 97 | 1 | 2 | 1 |\n"; !strings.Contains(r.Markdown, want) {
 		t.Errorf("the counts are not there: %s", want)
+	}
+	if want := "| [97 of 100 answered](#cell-short-drain-net-http-put-none), 1 never reached, 2 failed but executed, 1 executed twice, **not as wanted** |"; !strings.Contains(r.Markdown, want) {
+		t.Errorf("the matrix does not have the counts: %s", want)
 	}
 	rows := regexp.MustCompile(`<td><code>(r\d+)</code></td>`).FindAllStringSubmatch(r.HTML, -1)
 	var ids []string
@@ -252,6 +258,58 @@ func TestManyRequests(t *testing.T) {
 	// The axis goes from -1 s to 10.1 s: FIN is at 4.1 of 11.1.
 	if want := fmt.Sprintf(`x="%v" width="3" height="16"><title>FIN at 3.100 s port 40112</title>`, 369.37); !strings.Contains(r.HTML, want) {
 		t.Errorf("the page has no %s", want)
+	}
+}
+
+func TestDrawnRequests(t *testing.T) {
+	var requests []result.CaseRequest
+	for i := range 1000 {
+		r := result.CaseRequest{ID: fmt.Sprint(i), Got: "200", Runs: 1}
+		if i%100 == 7 {
+			r.Got = "502"
+		}
+		requests = append(requests, r)
+	}
+	kept := drawn(requests, 100)
+	failed, last := 0, -1
+	for _, r := range kept {
+		at, err := strconv.Atoi(r.ID)
+		if err != nil || at <= last || at-last > 20 {
+			t.Errorf("after request %d comes %s, want the next of 1,000 within 20", last, r.ID)
+		}
+		last = at
+		if r.Got == "502" {
+			failed++
+		}
+	}
+	if len(kept) != 100 || failed != 10 {
+		t.Errorf("%d are drawn, %d of them failed: want 100 and 10", len(kept), failed)
+	}
+	if all := drawn(requests[:50], 100); len(all) != 50 {
+		t.Errorf("of 50, %d are drawn", len(all))
+	}
+	if failed := drawn(slices.Repeat(requests[7:8], 300), 100); len(failed) != 100 {
+		t.Errorf("of 300 that failed, %d are drawn", len(failed))
+	}
+}
+
+// TestCellsThatNoRunWrites: a file that was edited may say anything. There is a report of
+// it all the same.
+func TestCellsThatNoRunWrites(t *testing.T) {
+	c := result.Case{Seconds: -1, HandlerRuns: -2, Attempts: -3, Counts: result.CaseCounts{OK: -1, NeverReached: 5, FailedButExecuted: -7},
+		Requests: []result.CaseRequest{{AtS: -math.MaxFloat64, Seconds: math.MaxFloat64}, {AtS: math.MaxFloat64, Seconds: -1}},
+		Events:   []result.CaseEvent{{AtS: math.MaxFloat64}, {AtS: -math.MaxFloat64}}, Before: &result.Observed{}, Evidence: "/", Files: []result.EvidenceFile{{}, {Name: "packets\x00"}}}
+	r, err := Run(writeMatrix(t, c, result.Case{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, unwanted := range []string{"NaN", `x="-`, `="+Inf`} {
+		if strings.Contains(r.HTML[strings.Index(r.HTML, "<main"):strings.Index(r.HTML, "</main>")], unwanted) {
+			t.Errorf("the page holds %s", unwanted)
+		}
+	}
+	if n := strings.Count(r.HTML, `<details id="cell-`); n != 2 {
+		t.Errorf("%d sections of cells, want 2", n)
 	}
 }
 
