@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,10 +40,11 @@ func TestADeckIsOfItsSeedAndStream(t *testing.T) {
 		}
 		return b.String()
 	}
-	if order(1, 1) != order(1, 1) {
+	first := order(1, 1)
+	if again := order(1, 1); again != first {
 		t.Error("the same seed and stream give two orders")
 	}
-	if order(1, 1) == order(1, 2) || order(1, 1) == order(2, 1) {
+	if first == order(1, 2) || first == order(2, 1) {
 		t.Error("another stream, or another seed, gives the same order")
 	}
 }
@@ -98,7 +99,7 @@ func fakeVictim(t *testing.T, upstream time.Duration, answer func(n int, r *http
 }
 
 func TestACallerMeasuresTheRestAndNotTheWay(t *testing.T) {
-	const upstream = 20 * time.Millisecond
+	const upstream = 100 * time.Millisecond
 	address, requests := fakeVictim(t, upstream, func(n int, r *http.Request) (int, adminapi.UpstreamAnswer) {
 		if n == 3 {
 			return http.StatusBadGateway, adminapi.UpstreamAnswer{Error: adminapi.CauseUpstreamReset, Call: &adminapi.Call{
@@ -108,13 +109,14 @@ func TestACallerMeasuresTheRestAndNotTheWay(t *testing.T) {
 		return http.StatusOK, adminapi.UpstreamAnswer{Upstream: "ok", Call: &adminapi.Call{Reused: n > 1 && n != 4, Attempts: []adminapi.Attempt{{}}}}
 	})
 	c := &caller{name: "c", method: http.MethodPost, key: true, victim: address, dial: loopback(nil).caller.dial, idle: idle, deck: newDeck(1, 1)}
-	calls, err := c.run(context.Background(), time.Now().Add(time.Second))
+	calls, err := c.run(context.Background(), time.Now().Add(1500*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(calls) < 4 || len(calls) != len(requests()) {
 		t.Fatalf("%d calls, and the victim had %d; want as many, and 4 at the least", len(calls), len(requests()))
 	}
+	var off []time.Duration
 	for i, one := range calls {
 		r := requests()[i]
 		body, _ := io.ReadAll(r.Body)
@@ -125,10 +127,13 @@ func TestACallerMeasuresTheRestAndNotTheWay(t *testing.T) {
 		if rested := i > 0 && i != 3; one.Rested != rested {
 			t.Errorf("call %d: rested %v, want %v: call 3 failed", i+1, one.Rested, rested)
 		}
-		// Without the upstream's share taken out it would be off by all of that.
-		if off := one.Rest - one.Planned; i > 0 && math.Abs(off.Seconds()) > upstream.Seconds()/2 {
-			t.Errorf("call %d rested %v, want %v", i+1, one.Rest, one.Planned)
+		if i > 0 {
+			off = append(off, (one.Rest - one.Planned).Abs())
 		}
+	}
+	// Without the upstream's share taken out all would be off by that.
+	if slices.Sort(off); off[len(off)/2] > upstream/2 {
+		t.Errorf("rests are off by %v", off)
 	}
 	if failed := calls[2]; failed.ok() || failed.Error != "EOF" || failed.Socket != "ECONNRESET" || failed.Connection != connectionReused {
 		t.Errorf("the failed call is %+v", failed)

@@ -135,9 +135,9 @@ func TestTheBandsOfALongWay(t *testing.T) {
 		want            map[string]band
 	}{
 		{0, "net/http", "stale_check", map[string]band{"K-20": {0, 5}, "K-5": {0, 5}, "K-2": {0, 10}, "K+5": {0, 5}}},
-		{10 * time.Millisecond, "net/http", "stale_check", map[string]band{"K-20": {0, 5}, "K-5": {90, 100}, "K-2": {90, 100}, "K+0": {0, 100}, "K+5": {0, 5}, "K+20": {0, 5}}},
-		{5 * time.Millisecond, "net/http", "none", map[string]band{"K-20": {0, 5}, "K-5": {0, 100}, "K-2": {90, 100}, "K+0": {1, 100}}},
-		{10 * time.Millisecond, "fasthttp", "none", map[string]band{"K-5": {90, 100}, "K+0": {20, 100}, "K+2": {75, 100}, "K+20": {95, 100}}},
+		{10 * time.Millisecond, "net/http", "stale_check", map[string]band{"K-20": {0, 20}, "K-5": {75, 100}, "K-2": {75, 100}, "K+0": {0, 100}, "K+5": {0, 20}, "K+20": {0, 20}}},
+		{5 * time.Millisecond, "net/http", "none", map[string]band{"K-20": {0, 20}, "K-5": {0, 100}, "K-2": {75, 100}, "K+0": {1, 100}}},
+		{10 * time.Millisecond, "fasthttp", "none", map[string]band{"K-5": {75, 100}, "K+0": {20, 100}, "K+2": {75, 100}, "K+20": {85, 100}}},
 		{10 * time.Millisecond, "fasthttp", "age_check", map[string]band{"K-5": {0, 5}, "K+0": {0, 5}}},
 		{10 * time.Millisecond, "fasthttp", "retry_idempotency_key", map[string]band{"K-5": {0, 0}, "K+20": {0, 0}}},
 	} {

@@ -51,7 +51,7 @@ func unseen(c cell) band {
 	case "K+2":
 		return band{75, 100}
 	case "K+5", "K+20":
-		return band{95, 100}
+		return band{85, 100} // a busy server's timer may be later than that
 	}
 	return band{0, 5}
 }
@@ -73,18 +73,17 @@ func widened(of func(cell) band, roundTripMS float64) func(cell) band {
 	return func(c cell) band {
 		from, to := float64(c.first)-pointWidthMS/2., float64(c.last)+pointWidthMS/2.
 		switch {
-		case to < -roundTripMS-1:
-			return of(c)
 		case to < 0 && from > -roundTripMS+1:
-			return band{90, 100}
-		case to < 0:
+			return band{75, 100}
+		case to < 0 && to > -roundTripMS-1:
 			return band{0, 100} // part of it is within
 		case c.id == "K+0" || c.id == "K+2":
 			// The server's timer is late by a millisecond or two, and until then the same
 			// holds.
 			return band{of(c).low, 100}
 		}
-		return of(c)
+		// The way takes longer now and then.
+		return band{of(c).low, max(of(c).high, 20)}
 	}
 }
 
