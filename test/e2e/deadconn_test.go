@@ -121,14 +121,14 @@ func TestDeadConnections(t *testing.T) {
 	if !s.Validity.Valid || s.Verdict.Outcome != result.Reproduced {
 		t.Errorf("valid %v (%q), outcome %s", s.Validity.Valid, s.Validity.Reasons, s.Verdict.Outcome)
 	}
-	if ended := checkCases(t, s, dir); ended != 273 || len(s.Cases) != 273 {
-		t.Errorf("%d of %d cases were carried out, want 273", ended, len(s.Cases))
+	if ended := checkCases(t, s, dir); ended != 289 || len(s.Cases) != 289 {
+		t.Errorf("%d of %d cases were carried out, want 289", ended, len(s.Cases))
 	}
 	ids := map[string]bool{}
 	for _, c := range s.Cases {
 		ids[c.ID] = true
 	}
-	for _, id := range strings.Fields("A1 A1r A2 A3 B1 B1a B2 B2n B3 B4 B5 C1 C2 C3 C3b C4 C6 C8 H1 H1w H2 H3 H4 U L Lr R429 R503 R503c X1 X2 X3 X4 X5") {
+	for _, id := range strings.Fields("A1 A1r A2 A3 B1 B1a B2 B2n B3 B4 B5 C1 C2 C3 C3b C4 C6 C8 H1 H1w H2 H3 H4 U L Lr R429 R503 R503c X1 X2 X3 X4 X5 PG-drop PG-reset PG-drop-young PG-reset-young") {
 		if !ids[id] {
 			t.Errorf("no case %s", id)
 		}
