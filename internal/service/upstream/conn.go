@@ -89,8 +89,9 @@ func (c *conn) endIdle() {
 	case adminapi.IdleEndRST:
 		c.reset()
 	case adminapi.IdleEndHalf:
-		c.tcp.CloseWrite()
+		// Hung before the client can see the FIN: what ends idle connections is not for it.
 		if c.srv.setHung(c) {
+			c.tcp.CloseWrite()
 			c.untilCallerLeaves()
 		}
 	}

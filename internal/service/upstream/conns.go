@@ -45,7 +45,7 @@ func (s *Server) serve(tcp *net.TCPConn) {
 	c := &conn{srv: s, tcp: tcp, raw: raw, in: bufio.NewReader(tcp)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
+	if s.stopped || s.draining {
 		tcp.Close()
 		return
 	}
