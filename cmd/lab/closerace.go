@@ -42,7 +42,7 @@ func runCloseRace(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if err != nil {
 		return cli.ExitUsage, fmt.Errorf("%w (%s -h lists the flags)", err, fs.Name())
 	}
-	if err := world.CheckPrograms(s.BinDir); err != nil {
+	if _, _, err := world.FindPrograms(s.BinDir, "victim", "upstream"); err != nil {
 		return cli.ExitFailure, err
 	}
 	if s.RoundTrip > 0 && !netlab.Inside() {

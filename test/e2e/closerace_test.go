@@ -39,19 +39,7 @@ func TestCloseRace(t *testing.T) {
 			t.Errorf("%s: %v", c.ID, err)
 		}
 	}
-	points, err := result.ReadCloseRace(filepath.Join(dir, result.CloseRaceFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sums := map[string]*result.CloseRacePoint{}
-	for _, p := range points {
-		key := p.Client + " " + p.Method + " " + p.Defence
-		if sums[key] == nil {
-			sums[key] = &result.CloseRacePoint{}
-		}
-		sums[key].Requests += p.Requests
-		sums[key].Failed += p.Failed
-	}
+	sums := closeRaceSums(t, dir)
 	if len(sums) != 18 {
 		t.Errorf("the series has %d lines, want 18", len(sums))
 	}
@@ -71,6 +59,57 @@ func TestCloseRace(t *testing.T) {
 	}
 	checkFile(t, filepath.Join(dir, result.ReportFile))
 	checkFile(t, filepath.Join(dir, result.PageFile))
+	b.checkNothingLeft()
+}
+
+// closeRaceSums are the points of the series, put together by line.
+func closeRaceSums(t *testing.T, dir string) map[string]result.CloseRacePoint {
+	t.Helper()
+	points, err := result.ReadCloseRace(filepath.Join(dir, result.CloseRaceFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string]result.CloseRacePoint{}
+	for _, p := range points {
+		key := p.Client + " " + p.Method + " " + p.Defence
+		sum := sums[key]
+		sum.Requests += p.Requests
+		sum.Failed += p.Failed
+		sums[key] = sum
+	}
+	return sums
+}
+
+// TestCloseRaceOverARoundTrip is the race as a user without privileges sees it over a
+// way of 10 ms: a look at the socket does not help any more, and being sent again does.
+func TestCloseRaceOverARoundTrip(t *testing.T) {
+	b := newBench(t, "run", "closerace", "-round-trip=10ms", "-duration=6s", "-callers=1")
+	b.unprivileged()
+	code := b.run()
+	b.needsSandbox(code)
+	if code != 0 && code != 3 && code != 4 {
+		t.Fatalf("exit %d, want a measured run; stderr:\n%s", code, b.stderr.text())
+	}
+	s, dir := b.summary()
+	if len(s.Cases) != 126 {
+		t.Errorf("%d cases, want 126", len(s.Cases))
+	}
+	sums := closeRaceSums(t, dir)
+	for _, key := range []string{"net/http POST stale_check", "fasthttp POST stale_check"} {
+		if sums[key].Failed == 0 {
+			t.Errorf("%s: none of %d failed", key, sums[key].Requests)
+		}
+	}
+	for _, key := range []string{"net/http POST retry_idempotency_key", "fasthttp POST retry_idempotency_key", "net/http GET library_retry", "fasthttp GET library_retry"} {
+		if sum := sums[key]; sum.Failed != 0 || sum.Requests == 0 {
+			t.Errorf("%s: %d of %d failed, want none of some", key, sum.Failed, sum.Requests)
+		}
+	}
+	for _, c := range s.Cases {
+		if c.Counts.FailedButExecuted != 0 || c.Counts.ExecutedTwice != 0 {
+			t.Errorf("%s %s %s %s: %+v", c.ID, c.Client, c.Method, c.Defence, c.Counts)
+		}
+	}
 	b.checkNothingLeft()
 }
 
