@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == netlab.SandboxArg {
 		os.Exit(netlab.RunSandbox(os.Args[2:], inSandbox))
 	}
+	// Under the race detector each process of a sandbox would end with a second's
+	// wait for the reports of other threads.
+	_ = os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
 	os.Exit(m.Run())
 }
 
