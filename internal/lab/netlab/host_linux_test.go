@@ -46,15 +46,12 @@ func TestABridgeIsOneSubnet(t *testing.T) {
 	end := func(i int, addr string) netlab.End {
 		return netlab.End{Host: hosts[i], Name: "eth0", Addr: prefix(addr)}
 	}
-	if err := lab.Bridge(hosts[0], "a-very-long-name"[:15], prefix("10.0.0.1/24"), end(1, "10.0.0.2/24"), end(2, "10.0.0.3/24"), end(3, "fd00::4/64")); err != nil {
-		t.Fatal(err)
-	}
-	if err := hosts[1].AddAddr("eth0", prefix("fd00::2/64")); err != nil {
+	if err := lab.Bridge(hosts[0], "a-very-long-name"[:15], prefix("10.0.0.1/24"), end(1, "10.0.0.2/24"), end(2, "10.0.0.3/24"), end(3, "10.0.0.4/24")); err != nil {
 		t.Fatal(err)
 	}
 	exchange(t, hosts[1], hosts[2], "10.0.0.3:80")
 	exchange(t, hosts[2], hosts[0], "10.0.0.1:80")
-	exchange(t, hosts[1], hosts[3], "[fd00::4]:80")
+	exchange(t, hosts[0], hosts[3], "10.0.0.4:80")
 	if err := lab.Bridge(hosts[0], "a-very-long-name"[:15], netip.Prefix{}); !errors.Is(err, syscall.EEXIST) {
 		t.Errorf("a second bridge of the same name: %v", err)
 	}
@@ -189,15 +186,16 @@ func TestErrorsNameTheHostAndTheValue(t *testing.T) {
 	}
 	_, errClosed := closed.Host("late")
 	for want, err := range map[string]error{
-		"host caller: the lab has one already":                                               errHost,
-		"host late: the lab is closed":                                                       errClosed,
-		"link caller/eth0 and upstream/eth0: file exists":                                    lab.Link(a, b),
-		"host caller: add 10.0.0.1/24 to eth9: Link not found":                               hosts[0].AddAddr("eth9", prefix("10.0.0.1/24")),
-		"host caller: remove 10.0.0.1/24 from eth0: cannot assign requested address":         hosts[0].RemoveAddr("eth0", prefix("10.0.0.1/24")),
-		"host caller: route to 0.0.0.0/0 via 10.0.0.9: network is unreachable":               hosts[0].Route(prefix("0.0.0.0/0"), netip.MustParseAddr("10.0.0.9")),
-		`host caller: dial: ParseAddr("upstream"): unable to parse IP`:                       errName,
-		"host caller: dial tcp 10.9.9.9:80: connect: network is unreachable":                 errDial,
-		"host caller: listen: listen tcp 10.9.9.9:80: bind: cannot assign requested address": errListen,
+		"host caller: the lab has one already":                                                           errHost,
+		"host late: the lab is closed":                                                                   errClosed,
+		"link caller/eth0 and upstream/eth0: file exists":                                                lab.Link(a, b),
+		"host caller: add 10.0.0.1/24 to eth9: Link not found":                                           hosts[0].AddAddr("eth9", prefix("10.0.0.1/24")),
+		"host caller: add fd00::1/64 to eth0: not an IPv4 address, and the lab's networks have no other": hosts[0].AddAddr("eth0", prefix("fd00::1/64")),
+		"host caller: remove 10.0.0.1/24 from eth0: cannot assign requested address":                     hosts[0].RemoveAddr("eth0", prefix("10.0.0.1/24")),
+		"host caller: route to 0.0.0.0/0 via 10.0.0.9: network is unreachable":                           hosts[0].Route(prefix("0.0.0.0/0"), netip.MustParseAddr("10.0.0.9")),
+		`host caller: dial: ParseAddr("upstream"): unable to parse IP`:                                   errName,
+		"host caller: dial tcp 10.9.9.9:80: connect: network is unreachable":                             errDial,
+		"host caller: listen: listen tcp 10.9.9.9:80: bind: cannot assign requested address":             errListen,
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("%v, want %q", err, want)

@@ -75,13 +75,13 @@ type End struct {
 	Host *Host
 	// Name of the interface, at most 15 characters, new to the host.
 	Name string
-	// Addr is the interface's first address, with the length of its subnet, as in
+	// Addr is the interface's first IPv4 address, with the length of its subnet, as in
 	// 10.0.1.2/24; the zero Prefix means none.
 	Addr netip.Prefix
 }
 
 // Link joins two hosts by a veth pair: both interfaces are made, addressed and
-// up.
+// up, and carry packets.
 func (l *Lab) Link(a, b End) error {
 	pair := &netlink.Veth{
 		LinkAttrs:     netlink.LinkAttrs{Name: a.Name, TxQLen: -1},
@@ -93,6 +93,11 @@ func (l *Lab) Link(a, b End) error {
 	}
 	for _, end := range []End{a, b} {
 		if err := end.configure(); err != nil {
+			return fmt.Errorf("link %s and %s: %w", a, b, err)
+		}
+	}
+	for _, end := range []End{a, b} {
+		if err := end.Host.awaitCarrier(end.Name); err != nil {
 			return fmt.Errorf("link %s and %s: %w", a, b, err)
 		}
 	}
@@ -132,6 +137,12 @@ func (l *Lab) Bridge(host *Host, name string, addr netip.Prefix, ports ...End) e
 		if err := host.enslave(inner.Name, bridge); err != nil {
 			return fmt.Errorf("bridge %s/%s: port %s: %w", host.name, name, port, err)
 		}
+	}
+	if len(ports) == 0 {
+		return nil
+	}
+	if err := host.awaitCarrier(name); err != nil {
+		return fmt.Errorf("bridge %s/%s: %w", host.name, name, err)
 	}
 	return nil
 }

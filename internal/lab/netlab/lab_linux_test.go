@@ -75,3 +75,29 @@ func TestHostsReachEachOtherThroughTheRouter(t *testing.T) {
 		t.Errorf("read %q, %v", got, err)
 	}
 }
+
+// What is sent over a link as soon as it is there arrives: a first SYN that was
+// lost would delay its case by a second.
+func TestALinkCarriesPacketsAtOnce(t *testing.T) {
+	netlabtest.Need(t)
+	for range 20 {
+		top := build(t)
+		listener, err := top.upstream.Listen("10.0.2.2:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := top.caller.Dial(t.Context(), "10.0.2.2:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sockets, err := top.caller.Sockets(func(s netlab.Socket) bool { return s.HasPort(80) })
+		if err != nil || len(sockets) != 1 || sockets[0].TotalRetransmits != 0 {
+			t.Errorf("sockets %v, %v; want one without a retransmission", sockets, err)
+		}
+		for _, end := range []io.Closer{conn, listener, top.lab} {
+			if err := end.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

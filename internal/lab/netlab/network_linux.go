@@ -6,9 +6,9 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // WriteSysctl sets a kernel parameter of the host, such as
@@ -35,15 +35,15 @@ func (h *Host) Route(dst netip.Prefix, via netip.Addr) error {
 	return nil
 }
 
-// AddAddr gives an interface one more address, with the length of its subnet.
-// It can be used at once.
+// AddAddr gives an interface one more IPv4 address, with the length of its
+// subnet. It can be used at once, which an IPv6 address could not: those are
+// refused.
 func (h *Host) AddAddr(link string, addr netip.Prefix) error {
+	if !addr.Addr().Is4() {
+		return fmt.Errorf("host %s: add %s to %s: not an IPv4 address, and the lab's networks have no other", h.name, addr, link)
+	}
 	err := h.onLink(link, func(l netlink.Link) error {
-		a := &netlink.Addr{IPNet: ipNet(addr)}
-		if addr.Addr().Is6() {
-			a.Flags = unix.IFA_F_NODAD // nobody else is on the link
-		}
-		return h.handle.AddrAdd(l, a)
+		return h.handle.AddrAdd(l, &netlink.Addr{IPNet: ipNet(addr)})
 	})
 	if err != nil {
 		return fmt.Errorf("host %s: add %s to %s: %w", h.name, addr, link, err)
@@ -78,6 +78,31 @@ func (h *Host) SetLinkDown(link string) error {
 		return fmt.Errorf("host %s: set %s down: %w", h.name, link, err)
 	}
 	return nil
+}
+
+const (
+	// carrierWait bounds the wait for an interface, carrierPoll is how often it is
+	// asked.
+	carrierWait = 5 * time.Second
+	carrierPoll = 100 * time.Microsecond
+)
+
+// awaitCarrier waits until an interface that is up, and whose other end is,
+// carries packets. The kernel switches its queue on in the background
+// (net/core/link_watch.c) and drops what is sent before: a SYN comes again after
+// a second.
+func (h *Host) awaitCarrier(link string) error {
+	for end := time.Now().Add(carrierWait); ; time.Sleep(carrierPoll) {
+		l, err := h.handle.LinkByName(link)
+		switch {
+		case err != nil:
+			return err
+		case l.Attrs().OperState == netlink.OperUp:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("%s is %s after %s, and not up", link, l.Attrs().OperState, carrierWait)
+		}
+	}
 }
 
 // enslave puts an interface into a bridge of the same host.
