@@ -121,8 +121,8 @@ func TestDeadConnections(t *testing.T) {
 	if !s.Validity.Valid || s.Verdict.Outcome != result.Reproduced {
 		t.Errorf("valid %v (%q), outcome %s", s.Validity.Valid, s.Validity.Reasons, s.Verdict.Outcome)
 	}
-	if ended := checkCases(t, s, dir); ended != 289 || len(s.Cases) != 289 {
-		t.Errorf("%d of %d cases were carried out, want 289", ended, len(s.Cases))
+	if ended := checkCases(t, s, dir); ended != 293 || len(s.Cases) != 293 {
+		t.Errorf("%d of %d cases were carried out, want 293", ended, len(s.Cases))
 	}
 	ids := map[string]bool{}
 	for _, c := range s.Cases {

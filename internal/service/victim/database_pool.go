@@ -15,8 +15,8 @@ import (
 )
 
 // DatabasePool is how the connections to the database are kept. pgx pings a
-// connection that rested for over a second before it hands it out, whatever is set
-// here (pgxpool.Config.ShouldPing).
+// connection that rested for over a second before it hands it out
+// (pgxpool.Config.ShouldPing).
 type DatabasePool struct {
 	// MaxConnIdleTime closes connections that rested for longer, when the health
 	// check next looks; 0 keeps them, so that no request of a run pays for a new one.
@@ -24,7 +24,9 @@ type DatabasePool struct {
 	// HealthCheckPeriod is how often connections that rest are looked at: at their
 	// ages, not at the connections. 0 is pgx's own, one minute.
 	HealthCheckPeriod time.Duration
-	// PingTimeout bounds that ping; 0 is no bound, as in pgx.
+	// PingAlways pings before every use, for a round trip each.
+	PingAlways bool
+	// PingTimeout bounds the ping; 0 is no bound, as in pgx.
 	PingTimeout time.Duration
 	// KeepAlive is TCP's; the zero value has none.
 	KeepAlive profile.KeepAlive
@@ -38,7 +40,8 @@ type DatabasePool struct {
 func (p *DatabasePool) Bind(fs *flag.FlagSet) {
 	fs.DurationVar(&p.MaxConnIdleTime, "db-max-conn-idle-time", 0, "close database connections that rested for longer, at the next health check; 0 keeps them")
 	fs.DurationVar(&p.HealthCheckPeriod, "db-health-check-period", 0, "how often the database pool looks at the ages of its connections; 0 is pgx's own, 1m")
-	fs.DurationVar(&p.PingTimeout, "db-ping-timeout", 0, "bound on the ping of a database connection that rested for over 1s; 0 is none")
+	fs.BoolVar(&p.PingAlways, "db-ping-always", false, "ping a database connection before every use, not only when it rested for over 1s")
+	fs.DurationVar(&p.PingTimeout, "db-ping-timeout", 0, "bound on the ping of a database connection; 0 is none")
 	fs.Func("db-keepalive", "TCP keepalive of database connections as `IDLE/INTERVAL/COUNT`, such as 15s/15s/9, which is Go's own, or off (default off)", func(s string) (err error) {
 		p.KeepAlive, err = profile.ParseKeepAlive(s)
 		return err
@@ -75,6 +78,9 @@ func (p DatabasePool) apply(config *pgxpool.Config) error {
 		config.HealthCheckPeriod = p.HealthCheckPeriod
 	}
 	config.PingTimeout = p.PingTimeout
+	if p.PingAlways {
+		config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return true }
+	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}

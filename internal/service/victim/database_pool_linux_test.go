@@ -27,13 +27,13 @@ func applied(t *testing.T, p DatabasePool) *pgxpool.Config {
 
 func TestDatabasePoolSettings(t *testing.T) {
 	c := applied(t, DatabasePool{})
-	if c.MinConns != 0 || c.MaxConnLifetime != 0 || c.MaxConnIdleTime != math.MaxInt64 || c.HealthCheckPeriod != time.Minute || c.PingTimeout != 0 {
+	if c.MinConns != 0 || c.MaxConnLifetime != 0 || c.MaxConnIdleTime != math.MaxInt64 || c.HealthCheckPeriod != time.Minute || c.PingTimeout != 0 || c.ShouldPing != nil {
 		t.Errorf("without settings: min %d, lifetime %v, idle %v, check %v, ping %v",
 			c.MinConns, c.MaxConnLifetime, c.MaxConnIdleTime, c.HealthCheckPeriod, c.PingTimeout)
 	}
-	c = applied(t, DatabasePool{MaxConnIdleTime: time.Second, HealthCheckPeriod: 2 * time.Second, PingTimeout: 3 * time.Second})
-	if c.MaxConnIdleTime != time.Second || c.HealthCheckPeriod != 2*time.Second || c.PingTimeout != 3*time.Second {
-		t.Errorf("idle %v, check %v, ping %v; want 1s, 2s, 3s", c.MaxConnIdleTime, c.HealthCheckPeriod, c.PingTimeout)
+	c = applied(t, DatabasePool{MaxConnIdleTime: time.Second, HealthCheckPeriod: 2 * time.Second, PingTimeout: 3 * time.Second, PingAlways: true})
+	if c.MaxConnIdleTime != time.Second || c.HealthCheckPeriod != 2*time.Second || c.PingTimeout != 3*time.Second || c.ShouldPing == nil || !c.ShouldPing(t.Context(), pgxpool.ShouldPingParams{}) {
+		t.Errorf("idle %v, check %v, ping %v; want 1s, 2s, 3s and a ping of what has not rested", c.MaxConnIdleTime, c.HealthCheckPeriod, c.PingTimeout)
 	}
 }
 

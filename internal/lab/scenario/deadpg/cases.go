@@ -65,6 +65,10 @@ var (
 	}}
 	userTimeouts = defence{"user_timeout=1s", fixed("-db-user-timeout=" + userTimeout.String())}
 	pingTimeouts = defence{"ping_timeout=1s", fixed("-db-ping-timeout=" + pingTimeout.String())}
+	// recommended is what had every case answered.
+	recommended = defence{"keepalive,ping_always,user_timeout=1s", func(idle time.Duration) []string {
+		return append(keepalive.flags(idle), "-db-ping-always", "-db-user-timeout="+userTimeout.String())
+	}}
 	bothTimeouts = defence{"ping_timeout=1s,user_timeout=1s", fixed("-db-ping-timeout="+pingTimeout.String(), "-db-user-timeout="+userTimeout.String())}
 )
 
@@ -117,13 +121,17 @@ var rows = []row{
 	{dropped, userTimeouts, whyUser + "the ping fails, and pgx takes a new one", expect{outcome: got200, connection: onNew, at: userTimeoutActs, before: forgotten}},
 	{dropped, pingTimeouts, "the ping is given up, but pgx keeps the dead connection's place for 15 s more, and the pool has no other", expect{outcome: got200, connection: onNew, at: pingTimeout + pgxCleanup, before: forgotten}},
 	{dropped, bothTimeouts, "the kernel ends the connection that pgx has given up, and with it the wait for its place", expect{outcome: got200, connection: onNew, at: userTimeoutActs, before: forgotten}},
+	{dropped, recommended, "each probe and its answer renew the entry", expect{outcome: got200, connection: onReused, before: ends{established, established, established}}},
 
 	{reset, none, "the ping meets the RST, and pgx takes a new connection", expect{outcome: got200, connection: onNew, before: forgotten}},
 	{reset, idleTimeChecked, "the connection was closed while the device still knew it", expect{outcome: got200, connection: onNew}},
 	{reset, keepalive, "each probe and its answer renew the entry", expect{outcome: got200, connection: onReused, before: ends{established, established, established}}},
+	{reset, recommended, "each probe and its answer renew the entry", expect{outcome: got200, connection: onReused, before: ends{established, established, established}}},
 
 	{resetYoung, none, "pgx does not ping, so that the query meets the RST; pgx does not repeat a query", expect{outcome: connReset, before: forgotten}},
+	{resetYoung, recommended, "the ping meets the RST, and pgx takes a new connection", expect{outcome: got200, connection: onNew, before: forgotten}},
 	{droppedYoung, none, "pgx does not ping, and the query itself is sent again and again" + whyNobody, expect{outcome: noAnswer, before: forgotten, after: forgotten}},
 	{droppedYoung, pingTimeouts, "pgx does not ping: its bound does not act" + whyNobody, expect{outcome: noAnswer, before: forgotten, after: forgotten}},
 	{droppedYoung, userTimeouts, whyUser + "pgx does not repeat a query", expect{outcome: timedOut, at: userTimeoutActs, before: forgotten}},
+	{droppedYoung, recommended, whyUser + "the ping fails, and pgx takes a new one", expect{outcome: got200, connection: onNew, at: userTimeoutActs, before: forgotten}},
 }
