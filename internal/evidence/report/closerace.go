@@ -10,6 +10,10 @@ import (
 	"chokepoint/internal/result"
 )
 
+// leastDrawn is the fewest requests of a point that is drawn: of fewer one is a peak. The
+// table has all.
+const leastDrawn = 10
+
 // closeRaceBlocks draw how many requests fail over the think time, a chart for each
 // client with a pane for each method and a line for each defence.
 func closeRaceBlocks(r runFolder) []block {
@@ -18,7 +22,7 @@ func closeRaceBlocks(r runFolder) []block {
 		return []block{paragraph{plain(missing)}}
 	}
 	blocks := []block{paragraph{plain("How many of the requests fail before which a connection had rested, over that rest less the server's idle timeout. " +
-		"Each request stands where its own rest was, to the nearest millisecond.")}}
+		"Each request stands where its own rest was, to the nearest millisecond. Of fewer than " + count(leastDrawn) + " requests nothing is drawn.")}}
 	for _, client := range valuesOf(points, func(p result.CloseRacePoint) string { return p.Client }) {
 		of := slices.DeleteFunc(slices.Clone(points), func(p result.CloseRacePoint) bool { return p.Client != client })
 		blocks = append(blocks, closeRaceChart(client, of))
@@ -57,7 +61,10 @@ func closeRaceChart(client string, points []result.CloseRacePoint) chart {
 			for j, x := range xs {
 				values[j] = math.NaN()
 				if p, ok := at[key{method, defence, x}]; ok && p.Requests > 0 {
-					values[j], found = 100*p.FailedRatio(), true
+					found = true
+					if p.Requests >= leastDrawn {
+						values[j] = 100 * p.FailedRatio()
+					}
 				}
 			}
 			if !found {

@@ -40,6 +40,7 @@ func closeRacePoints() []result.CloseRacePoint {
 		point("net/http", "POST", "evict", 0, 200, 0),
 		point("net/http", "GET", "library_retry", 0, 100, 0),
 		point("fasthttp", "POST", "none", 2, 50, 50),
+		point("fasthttp", "POST", "none", 9, 4, 1), // too few to draw
 	}
 }
 
@@ -53,6 +54,7 @@ func TestCloseRaceIsDrawnForEachClient(t *testing.T) {
 		"| -2 ms | 1.0 % of 1,200 | – | – |",
 		"| +0 ms | 35.0 % of 200 | 0.0 % of 200 | 0.0 % of 100 |",
 		"| +2 ms | 100.0 % of 50 |",
+		"| +9 ms | 25.0 % of 4 |",
 	} {
 		if !strings.Contains(r.Markdown, want) {
 			t.Errorf("report.md has no row %s", want)
@@ -60,7 +62,7 @@ func TestCloseRaceIsDrawnForEachClient(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"kind":"offset"`, `"xs":[-2,0]`, `"title":"POST, failed"`, `"title":"GET, failed"`,
-		`"label":"evict"`, `"values":[1,35]`, `"values":[null,0]`, `"xs":[2]`, `"values":[100]`,
+		`"label":"evict"`, `"values":[1,35]`, `"values":[null,0]`, `"xs":[2,9]`, `"values":[100,null]`,
 	} {
 		if !strings.Contains(r.HTML, want) {
 			t.Errorf("report.html has no %s", want)

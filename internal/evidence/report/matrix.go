@@ -43,10 +43,10 @@ func matrixDocument(r runFolder) (document, []error) {
 	d.lead = append(d.lead, m.tiles())
 	d.add("May this run be believed?", m.believedBlocks()...)
 	d.add("Verdict", m.verdictBlocks()...)
-	d.add("The matrix", m.matrixBlocks()...)
 	if s.Run.Scenario == result.ScenarioCloseRace {
 		d.add("Failed requests over the think time", closeRaceBlocks(m.runFolder)...)
 	}
+	d.add("The matrix", m.matrixBlocks()...)
 	if blocks := m.predictedBlocks(); blocks != nil {
 		d.add("Predicted beside measured", blocks...)
 	}
