@@ -60,7 +60,7 @@ func (s *simulation) passes() bool { return s.upstream.Float64() >= s.cfg.Loss }
 // until it is given up.
 func (s *simulation) connectLossy() (takes time.Duration, ok bool) {
 	for n := range uint8(maxRetries + 1) {
-		if s.passes() && s.passes() { // the SYN and its answer
+		if syn, answer := s.passes(), s.passes(); syn && answer {
 			return s.cfg.scenario(takes), true
 		}
 		takes += retryAfter(n)
