@@ -26,9 +26,9 @@ type band struct{ low, high float64 }
 const safeShare = 0.8
 
 // whileReading is of net/http, where a goroutine reads every idle connection and sees a
-// close as soon as it is there. On the loopback it loses what it sends within some 50 us
-// of the close, while a runtime's idle timer is late by up to a millisecond: so of the
-// requests about the timeout a tenth or so is lost.
+// close when it gets to run. What is sent before that, or while the FIN is on its way, is
+// lost: of the requests about the timeout a tenth or so on the loopback (a trace is in
+// ADR 0032).
 func whileReading(c cell) band {
 	switch c.id {
 	case "K-2":
@@ -99,7 +99,7 @@ func lines(idle, roundTrip time.Duration) []line {
 		if client == result.ClientFastHTTP {
 			undefended = widened(unseen, roundTrip.Seconds()*1000)
 		}
-		const why = "net/http reads its idle connections and sees a close as soon as it is there: it loses what it sends while the FIN is on its way; " +
+		const why = "a goroutine of net/http reads its idle connections: what is sent before it has seen the close is lost; " +
 			"fasthttp looks at an idle connection only when it uses it: whatever has rested for too long fails"
 		const whyLook = "a look at the socket finds a FIN that has come, and none that is on its way"
 		for _, l := range []line{
