@@ -73,7 +73,9 @@ func (c *caller) run(ctx context.Context, end time.Time) ([]call, error) {
 	c.conn, c.in = conn, bufio.NewReader(conn)
 
 	// Callers that begin together would go on in step.
-	pause(rand.N(c.idle))
+	if !sleepUntil(ctx, time.Now().Add(rand.N(c.idle))) {
+		return nil, nil
+	}
 	var calls []call
 	var before time.Time // when the answer to the last call was here
 	for ctx.Err() == nil && time.Now().Before(end) {
@@ -81,7 +83,9 @@ func (c *caller) run(ctx context.Context, end time.Time) ([]call, error) {
 		if !one.First {
 			one.Rested = calls[len(calls)-1].ok()
 			one.Planned = c.idle + c.deck.deal()
-			pause(time.Until(before.Add(one.Planned - c.aim.late)))
+			if !sleepUntil(ctx, before.Add(one.Planned-c.aim.late)) {
+				break
+			}
 		}
 		spent, err := c.exchange(&one)
 		if err != nil {
@@ -97,6 +101,24 @@ func (c *caller) run(ctx context.Context, end time.Time) ([]call, error) {
 		calls = append(calls, one)
 	}
 	return calls, nil
+}
+
+// preciseLast is the end of a sleep that is left to pause, which cannot be given up.
+const preciseLast = 5 * time.Millisecond
+
+// sleepUntil reports whether the moment has come; if not, ctx has ended.
+func sleepUntil(ctx context.Context, moment time.Time) bool {
+	if coarse := time.Until(moment) - preciseLast; coarse > 0 {
+		timer := time.NewTimer(coarse)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	pause(time.Until(moment))
+	return true
 }
 
 // exchange sends a request to the victim and reads its answer. It returns how long

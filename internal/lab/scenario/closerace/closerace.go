@@ -197,7 +197,8 @@ func exchanges(calls []call, roundTrip time.Duration) (check result.Check, reaso
 			took = append(took, one.Took)
 		}
 	}
-	most := roundTrip + disturbedBeyond
+	// A router that is a program holds packets for longer than it was told, too.
+	most := roundTrip + roundTrip/4 + disturbedBeyond
 	check = result.Check{Name: "exchange", Want: fmt.Sprintf("at most %s at the median", most), Informative: true}
 	if len(took) == 0 {
 		check.Got = "there were none"
@@ -207,7 +208,7 @@ func exchanges(calls []call, roundTrip time.Duration) (check result.Check, reaso
 	median := took[len(took)/2]
 	check.Got = fmt.Sprintf("%s at the median, %s at the 95th percentile, on kept connections", median.Round(time.Microsecond), took[len(took)*95/100].Round(time.Microsecond))
 	if check.OK = median <= most; !check.OK {
-		reason = fmt.Sprintf("the machine was too busy: an exchange took %s at the median, and %s at most is near enough to a round trip of %s", median.Round(time.Microsecond), most, roundTrip)
+		reason = fmt.Sprintf("the machine was too busy: an exchange took %s at the median, and with a round trip of %s at most %s may be", median.Round(time.Microsecond), roundTrip, most)
 	}
 	return check, reason
 }
