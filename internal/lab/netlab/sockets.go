@@ -32,6 +32,10 @@ type Socket struct {
 	// again by its timer; TotalRetransmits is how many segments ever were, tail loss
 	// probes included.
 	Retransmits, TotalRetransmits int
+	// RetransmitTimeout is after how long the kernel would send a segment again. It is
+	// drawn from the round trips of the connection so far, and so from how busy the
+	// machine was.
+	RetransmitTimeout time.Duration
 	// Probes is how many keepalive or window probes in a row are unanswered.
 	Probes int
 	// Unacked is how many segments are sent and not acknowledged.

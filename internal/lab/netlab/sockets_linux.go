@@ -74,6 +74,7 @@ func socket(row *netlink.InetDiagTCPInfoResp) Socket {
 	if info := row.TCPInfo; info != nil && s.State != stateListen {
 		s.Retransmits = int(info.Retransmits)
 		s.TotalRetransmits = int(info.Total_retrans)
+		s.RetransmitTimeout = time.Duration(info.Rto) * time.Microsecond
 		s.Probes = int(info.Probes)
 		s.Unacked = int(info.Unacked)
 	}

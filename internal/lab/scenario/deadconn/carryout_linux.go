@@ -29,13 +29,16 @@ func (c cell) run(ctx context.Context, folder string, into *result.Case) (err er
 	}()
 	err = c.gate.through(ctx, func() (err error) {
 		device := netlab.Device{Mode: c.row.mode, NewPort: c.row.newPort, Idle: c.s.DeviceIdle}
-		if n, err = newNetwork(device); err != nil {
+		if n, err = newNetwork(ctx, device); err != nil {
 			return err
 		}
 		if w, err = c.start(ctx, n, folder); err != nil {
 			return err
 		}
-		return w.fill(ctx, c.row.connections())
+		if err = w.fill(ctx, c.row.connections()); err != nil || c.row.defence.settings.UserTimeout == 0 {
+			return err
+		}
+		return w.settle(ctx)
 	})
 	if err != nil {
 		return err

@@ -3,7 +3,10 @@ package deadconn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"syscall"
+	"time"
 
 	"chokepoint/internal/lab/netlab"
 	"chokepoint/internal/lab/netlab/capture"
@@ -25,7 +28,11 @@ const (
 	stubPort   = 8080
 	victimPort = 8081
 	adminPort  = 9080
+	probePort  = 9 // nobody listens on it
 )
+
+// probeWait is how long an answer of the upstream's is waited for.
+const probeWait = 100 * time.Millisecond
 
 // interfaceName is that of the caller and of the upstream.
 const interfaceName = "eth0"
@@ -38,7 +45,7 @@ type network struct {
 	atCaller, atStub *capture.Capture
 }
 
-func newNetwork(d netlab.Device) (n *network, err error) {
+func newNetwork(ctx context.Context, d netlab.Device) (n *network, err error) {
 	n = &network{}
 	if n.lab, err = netlab.New(); err != nil {
 		return nil, err
@@ -74,6 +81,9 @@ func newNetwork(d netlab.Device) (n *network, err error) {
 	if n.device, err = n.lab.Router(router, "inside", "outside", d); err != nil {
 		return n, err
 	}
+	if err = n.awaitPath(ctx); err != nil {
+		return n, err
+	}
 	if n.atCaller, err = n.caller.Capture(interfaceName); err != nil {
 		return n, err
 	}
@@ -96,6 +106,21 @@ type observation struct {
 	client, server []netlab.Socket
 	entries        []netlab.Entry
 	counters       netlab.Counters
+}
+
+// awaitPath waits until the upstream answers the caller: interfaces throw packets away for
+// a while after they came up, and the hosts do not know each other's addresses yet.
+func (n *network) awaitPath(ctx context.Context) error {
+	addr := netip.AddrPortFrom(upstreamAddr, probePort).String()
+	return poll(ctx, "no packet came back from the upstream", func() (bool, error) {
+		dialling, cancel := context.WithTimeout(ctx, probeWait)
+		defer cancel()
+		conn, err := n.caller.Dial(dialling, addr)
+		if err == nil {
+			return false, errors.Join(fmt.Errorf("something listens on %s of a host that was just made", addr), conn.Close())
+		}
+		return errors.Is(err, syscall.ECONNREFUSED), nil
+	})
 }
 
 // awaitAcknowledgement waits until nothing that the caller has sent is unacknowledged:

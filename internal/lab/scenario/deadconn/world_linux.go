@@ -32,6 +32,10 @@ const (
 	// it is tried.
 	fillWork  = 300 * time.Millisecond
 	fillTries = 5
+	// settleRequests bounds how many more are sent, where a case is about a timer of the
+	// kernel's, until that is about what it is on an idle machine.
+	settleRequests = 300
+	idleRetransmit = 220 * time.Millisecond // 200 ms is the least
 	// pollEvery is the time between two looks at what is waited for.
 	pollEvery = 5 * time.Millisecond
 
@@ -211,6 +215,33 @@ func (w *world) fill(ctx context.Context, connections int) error {
 		}
 	}
 	return fmt.Errorf("fill the pool: %d requests at a time did not use as many connections in %d tries", connections, fillTries)
+}
+
+// settle uses the pool's connection until the kernel has seen what a round trip takes: it
+// draws its retransmission timer from that, and saw the first ones while programs started.
+func (w *world) settle(ctx context.Context) error {
+	var timer time.Duration
+	for i := range settleRequests {
+		sockets, err := w.caller.Sockets(func(s netlab.Socket) bool { return s.HasPort(stubPort) })
+		if err != nil {
+			return err
+		}
+		timer = 0
+		for _, s := range sockets {
+			timer = max(timer, s.RetransmitTimeout)
+		}
+		if timer <= idleRetransmit {
+			return nil
+		}
+		a, err := w.call(ctx, call{id: fmt.Sprintf("settle-%d", i), method: http.MethodGet, bound: answerWait})
+		switch {
+		case err != nil:
+			return fmt.Errorf("use the pool's connection: %w", err)
+		case a.Call == nil || a.Call.Status != http.StatusOK:
+			return fmt.Errorf("use the pool's connection: %s", a.text)
+		}
+	}
+	return fmt.Errorf("the kernel would send a segment again after %v, on an idle machine after %v or less: end what else runs here", timer, idleRetransmit)
 }
 
 // runs are those of the stub's handler for the judged request, from its log, which
