@@ -1,6 +1,8 @@
 package adminapi
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,6 +34,30 @@ type StubRequest struct {
 	// Fault is what befell it, empty for a good answer.
 	Fault  Fault `json:"fault,omitempty"`
 	Status int   `json:"status,omitempty"` // of the answer, if one was written whole
+}
+
+// ParseRequestLog reads a stub's -request-log: its runs in the order in which they
+// began. A last line that is being written is left out.
+func ParseRequestLog(text []byte) ([]StubRequest, error) {
+	var runs []StubRequest
+	place := map[int]int{}
+	for line := range bytes.Lines(text) {
+		var r StubRequest
+		if err := json.Unmarshal(line, &r); err != nil {
+			if !bytes.HasSuffix(line, []byte("\n")) {
+				break
+			}
+			return nil, fmt.Errorf("the stub's log: %w", err)
+		}
+		at, known := place[r.Number]
+		if !known {
+			at = len(runs)
+			place[r.Number] = at
+			runs = append(runs, r)
+		}
+		runs[at] = r
+	}
+	return runs, nil
 }
 
 // How a run of the stub's handler, or a request through lab gateway, ended.

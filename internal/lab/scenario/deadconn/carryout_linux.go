@@ -27,7 +27,7 @@ func (c cell) run(ctx context.Context, folder string, into *result.Case) (err er
 			err = errors.Join(err, n.close())
 		}
 	}()
-	err = c.gate.through(ctx, func() (err error) {
+	err = c.gate.Through(ctx, func() (err error) {
 		device := netlab.Device{Mode: c.row.mode, NewPort: c.row.newPort, Idle: c.s.DeviceIdle}
 		if n, err = newNetwork(ctx, device); err != nil {
 			return err

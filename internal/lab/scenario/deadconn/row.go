@@ -1,10 +1,8 @@
 package deadconn
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"time"
 
 	"chokepoint/internal/adminapi"
@@ -151,7 +149,7 @@ func Build(settings json.RawMessage) ([]matrix.Case, error) {
 
 // Cases are the cells of the matrix, in the order of a report.
 func Cases(s Settings) []matrix.Case {
-	gate := newGate()
+	gate := matrix.NewGate()
 	var cases []matrix.Case
 	for _, r := range rows {
 		for _, col := range columns {
@@ -175,7 +173,7 @@ func Cases(s Settings) []matrix.Case {
 	}
 	return append(cases, deadpg.Cases(deadpg.Settings{
 		DeviceIdle: s.DeviceIdle, Rest: s.Rest, Timeout: s.Timeout, Victim: s.Victim,
-	}, gate.through)...)
+	}, gate.Through)...)
 }
 
 // befalls is what happens to the connection or to the server, whatever the caller does
@@ -258,23 +256,7 @@ type cell struct {
 	row  row
 	col  column
 	want expect
-	gate gate
-}
-
-// gate lets as many cases start their hosts and programs at a time as there are
-// processors: the others rest meanwhile, or wait for an answer, and are not disturbed.
-type gate chan struct{}
-
-func newGate() gate { return make(gate, runtime.NumCPU()) }
-
-func (g gate) through(ctx context.Context, f func() error) error {
-	select {
-	case g <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-g }()
-	return f()
+	gate matrix.Gate
 }
 
 // connectionArgs are the flags of the victim's client and defence. It has no other

@@ -1,7 +1,6 @@
 package deadconn
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -251,28 +251,8 @@ func (w *world) runs() ([]adminapi.StubRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	var runs []adminapi.StubRequest
-	place := map[int]int{}
-	for line := range bytes.Lines(text) {
-		var r adminapi.StubRequest
-		if err := json.Unmarshal(line, &r); err != nil {
-			if !bytes.HasSuffix(line, []byte("\n")) {
-				break // it is being written
-			}
-			return nil, fmt.Errorf("the stub's log: %w", err)
-		}
-		if r.ID != judgedID {
-			continue
-		}
-		at, known := place[r.Number]
-		if !known {
-			at = len(runs)
-			place[r.Number] = at
-			runs = append(runs, r)
-		}
-		runs[at] = r
-	}
-	return runs, nil
+	runs, err := adminapi.ParseRequestLog(text)
+	return slices.DeleteFunc(runs, func(r adminapi.StubRequest) bool { return r.ID != judgedID }), err
 }
 
 // awaitRun waits until the handler has begun with the judged request.
