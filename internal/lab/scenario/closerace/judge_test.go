@@ -199,6 +199,10 @@ func TestAWayThatIsLongerThanAsked(t *testing.T) {
 	if check, reason := exchanges(calls, 0); check.OK || !strings.HasPrefix(reason, "the machine was too busy: an exchange took 11ms at the median") {
 		t.Errorf("11 ms on the loopback: %+v, %q", check, reason)
 	}
+	calls = append(calls, took(26*time.Millisecond), took(26*time.Millisecond), took(11*time.Millisecond), took(11*time.Millisecond))
+	if check, reason := exchanges(calls, 10*time.Millisecond); check.OK || !strings.Contains(reason, "26ms at the 95th percentile") {
+		t.Errorf("26 ms now and then: %+v, %q", check, reason)
+	}
 }
 
 func TestNothingThatDidNotRestFails(t *testing.T) {
