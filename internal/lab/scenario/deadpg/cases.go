@@ -82,8 +82,8 @@ type fault struct {
 }
 
 // youngRest is less than the second after which pgx pings a connection before it
-// hands it out.
-const youngRest = 500 * time.Millisecond
+// hands it out, by as much as a crowded machine may need.
+const youngRest = 100 * time.Millisecond
 
 var (
 	dropped      = fault{"PG-drop", "the device drops", "the device forgets the connection while it rests, and drops it", netlab.Drop, false}
