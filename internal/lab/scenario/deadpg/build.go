@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"chokepoint/internal/lab/matrix"
+	"chokepoint/internal/lab/pghost"
 	"chokepoint/internal/result"
 )
 
@@ -20,7 +21,7 @@ type Gate func(ctx context.Context, start func() error) error
 // Cases are the cases, in the order of a report. They share one PostgreSQL, which
 // begins with the first of them that runs and ends with the last.
 func Cases(s Settings, gate Gate) []matrix.Case {
-	shared := &server{}
+	shared := &pghost.Server{}
 	var cases []matrix.Case
 	for _, r := range rows {
 		r.want = r.want.in(s)
@@ -50,5 +51,5 @@ type cell struct {
 	s      Settings
 	row    row
 	gate   Gate
-	server *server
+	server *pghost.Server
 }

@@ -16,6 +16,7 @@ import (
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/lab/netlab"
 	"chokepoint/internal/lab/netlab/capture"
+	"chokepoint/internal/lab/pghost"
 	"chokepoint/internal/lab/proc"
 	"chokepoint/internal/result"
 )
@@ -48,15 +49,15 @@ func (c cell) run(ctx context.Context, folder string, into *result.Case) (err er
 			err = errors.Join(err, n.close())
 		}
 		if entered {
-			err = errors.Join(err, c.server.leave(ctx))
+			err = errors.Join(err, c.server.Leave(ctx))
 		}
 	}()
 	err = c.gate(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, startWait)
 		defer cancel()
-		at, err := c.server.enter(ctx)
+		at, err := c.server.Enter(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w; -no-database runs the matrix without these cases", err)
 		}
 		entered = true
 		if n, err = newNetwork(netlab.Device{Mode: c.row.fault.mode, Idle: c.s.DeviceIdle}, at); err != nil {
@@ -139,12 +140,12 @@ func (c cell) judge(n *network, folder string, into *result.Case, asked time.Tim
 
 // startVictim starts the victim with a pool of one connection, which is there when it
 // listens.
-func (c cell) startVictim(ctx context.Context, n *network, at seat, folder string) (*proc.Child, error) {
+func (c cell) startVictim(ctx context.Context, n *network, at pghost.Seat, folder string) (*proc.Child, error) {
 	child, err := n.caller.Launcher().Start(ctx, proc.Spec{
 		Name: "victim", Path: c.s.Victim, LogPath: filepath.Join(folder, "victim.log"), Announces: true,
 		Args: append([]string{
 			"-listen=" + victimAddr, "-admin=" + adminAddr, "-profile=anti",
-			"-database-url=" + at.pg.URLAt(n.serverAddr), "-database-conns=1",
+			"-database-url=" + at.PG.URLAt(n.serverAddr), "-database-conns=1",
 		}, c.row.defence.flags(c.s.DeviceIdle)...),
 	})
 	if err != nil {

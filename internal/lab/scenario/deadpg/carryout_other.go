@@ -9,9 +9,6 @@ import (
 	"chokepoint/internal/result"
 )
 
-// server is nothing where there are no hosts.
-type server struct{}
-
 // run refuses: without a sandbox there are no hosts.
 func (cell) run(ctx context.Context, _ string, _ *result.Case) error {
 	_, err := netlab.RunIn(ctx, netlab.Spec{})

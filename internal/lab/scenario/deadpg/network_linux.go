@@ -9,6 +9,7 @@ import (
 
 	"chokepoint/internal/lab/netlab"
 	"chokepoint/internal/lab/netlab/capture"
+	"chokepoint/internal/lab/pghost"
 	"chokepoint/internal/result"
 )
 
@@ -32,10 +33,9 @@ type network struct {
 	atCaller, atServer *capture.Capture
 }
 
-func newNetwork(d netlab.Device, at seat) (n *network, err error) {
-	subnet := func(host byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 82, byte(at.number), host}) }
-	outsideAddr := subnet(2)
-	n = &network{server: at.host, serverAddr: subnet(10)}
+func newNetwork(d netlab.Device, at pghost.Seat) (n *network, err error) {
+	outsideAddr := at.Addr(2)
+	n = &network{server: at.Host, serverAddr: at.Addr(10)}
 	n.names = capture.Names{callerAddr: "caller", insideAddr: "router", outsideAddr: "router", n.serverAddr: "postgres"}
 	if n.lab, err = netlab.New(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func newNetwork(d netlab.Device, at seat) (n *network, err error) {
 	if err = n.lab.Link(end(n.caller, "eth0", callerAddr), end(router, "inside", insideAddr)); err != nil {
 		return n, err
 	}
-	port := fmt.Sprintf("case%d", at.number)
+	port := at.Interface()
 	if err = n.lab.Link(end(n.server, port, n.serverAddr), end(router, "outside", outsideAddr)); err != nil {
 		return n, err
 	}

@@ -13,13 +13,14 @@ import (
 
 	"chokepoint/internal/lab/netlab"
 	"chokepoint/internal/lab/netlab/netlabtest"
+	"chokepoint/internal/lab/pghost"
 )
 
 func TestMain(m *testing.M) { os.Exit(netlabtest.Main(m)) }
 
 // query asks the server for a number through the case's router.
-func query(ctx context.Context, n *network, at seat) (int, error) {
-	config, err := pgx.ParseConfig(at.pg.URLAt(n.serverAddr))
+func query(ctx context.Context, n *network, at pghost.Seat) (int, error) {
+	config, err := pgx.ParseConfig(at.PG.URLAt(n.serverAddr))
 	if err != nil {
 		return 0, err
 	}
@@ -39,10 +40,10 @@ func TestServerIsShared(t *testing.T) {
 	netlabtest.Need(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var s server
-	var seats [2]seat
+	var s pghost.Server
+	var seats [2]pghost.Seat
 	for i := range seats {
-		at, err := s.enter(ctx)
+		at, err := s.Enter(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,31 +53,31 @@ func TestServerIsShared(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := query(ctx, n, at); got != 42 || err != nil {
-			t.Errorf("case %d: the server says %d, %v", at.number, got, err)
+			t.Errorf("case %d: the server says %d, %v", at.Number, got, err)
 		}
 		if o, err := n.observe(); err != nil || len(o.entries) != 1 {
-			t.Errorf("case %d: the device has %v, %v; want the one connection", at.number, o.entries, err)
+			t.Errorf("case %d: the device has %v, %v; want the one connection", at.Number, o.entries, err)
 		}
 		if err := n.close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if seats[0].pg != seats[1].pg || seats[0].number == seats[1].number {
+	if seats[0].PG != seats[1].PG || seats[0].Number == seats[1].Number {
 		t.Errorf("seats %+v: want one server and two subnets", seats)
 	}
-	if err := s.leave(ctx); err != nil {
+	if err := s.Leave(ctx); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case <-seats[1].pg.Died():
+	case <-seats[1].PG.Died():
 		t.Error("the server ended while a case used it")
 	default:
 	}
-	if err := s.leave(ctx); err != nil {
+	if err := s.Leave(ctx); err != nil {
 		t.Fatal(err)
 	}
-	<-seats[1].pg.Died()
-	if left, err := filepath.Glob(memoryFolder + "/*"); len(left) != 0 || err != nil {
-		t.Errorf("left in %s: %v, %v", memoryFolder, left, err)
+	<-seats[1].PG.Died()
+	if left, err := filepath.Glob("/dev/shm/*"); len(left) != 0 || err != nil {
+		t.Errorf("left of the server: %v, %v", left, err)
 	}
 }
