@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -66,7 +67,8 @@ func echo(_ context.Context, args []string) (int, error) {
 // identity is who a sandbox's process and its child in a host are.
 type identity struct {
 	UID, ChildUID  int
-	Processes      int // in /proc
+	Named          bool // the user has a name, as PostgreSQL's initdb wants
+	Processes      int  // in /proc
 	LoopbackIsUp   bool
 	Capabilities   uint64 // of the child
 	HostIsOwn      bool   // the host's network namespace is not the sandbox's
@@ -75,6 +77,8 @@ type identity struct {
 
 func tellIdentity(ctx context.Context, _ []string) (int, error) {
 	id := identity{UID: os.Geteuid()}
+	_, err := user.LookupId(strconv.Itoa(id.UID))
+	id.Named = err == nil
 	lab, err := netlab.New()
 	if err != nil {
 		return 0, err

@@ -143,6 +143,9 @@ func setUp() error {
 	if err := unix.Mount("shm", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil && !errors.Is(err, unix.ENOENT) {
 		return unavailable("/dev/shm of its own", err)
 	}
+	if err := nameUser(); err != nil {
+		return err
+	}
 	// The lab reads nothing from /sys; where a container covers parts of it, the
 	// kernel allows no new one, and children see the machine's interfaces there.
 	_ = unix.Mount("sysfs", "/sys", "sysfs", inert, "")

@@ -131,7 +131,7 @@ func TestWhoRunsInASandbox(t *testing.T) {
 		}
 		got.Capabilities = 0
 		// The two of the sandbox, and the shell.
-		want := identity{UID: uid, ChildUID: uid, Processes: 3, LoopbackIsUp: true, HostIsOwn: true, ChildInTheHost: true}
+		want := identity{UID: uid, ChildUID: uid, Named: true, Processes: 3, LoopbackIsUp: true, HostIsOwn: true, ChildInTheHost: true}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("uid %d (-want +got):\n%s", uid, diff)
 		}
