@@ -22,6 +22,8 @@ type Latency struct {
 	// Samples is how many answers were measured; 0 where the distribution is known
 	// by its formula, and every quantile with it.
 	Samples int64
+	// Slowest is the slowest answer that was measured; 0 where none was.
+	Slowest time.Duration
 	// Points are what Delay is drawn from where it was measured; nil else.
 	Points []time.Duration
 }
@@ -100,7 +102,7 @@ func readLog(path, endpoint string) (Latency, error) {
 	for i := range points {
 		points[i] = total.Quantile((float64(i) + 0.5) / logPoints)
 	}
-	return Latency{Delay: delay.Of(path+" "+endpoint, points), Samples: total.Count(), Points: points}, nil
+	return Latency{Delay: delay.Of(path+" "+endpoint, points), Samples: total.Count(), Slowest: total.Quantile(1), Points: points}, nil
 }
 
 // knows reports whether the quantile q rests on at least one answer beyond it.
