@@ -121,8 +121,8 @@ func TestDeadConnections(t *testing.T) {
 	if !s.Validity.Valid || s.Verdict.Outcome != result.Reproduced {
 		t.Errorf("valid %v (%q), outcome %s", s.Validity.Valid, s.Validity.Reasons, s.Verdict.Outcome)
 	}
-	if ended := checkCases(t, s, dir); ended != 293 || len(s.Cases) != 293 {
-		t.Errorf("%d of %d cases were carried out, want 293", ended, len(s.Cases))
+	if ended := checkCases(t, s, dir); ended != 311 || len(s.Cases) != 311 {
+		t.Errorf("%d of %d cases were carried out, want 311", ended, len(s.Cases))
 	}
 	ids := map[string]bool{}
 	for _, c := range s.Cases {
@@ -181,8 +181,8 @@ func TestDeadConnectionsTwiceAtOnce(t *testing.T) {
 			t.Errorf("lab %d: exit %d, want 0; stderr:\n%s", i, codes[i], b.stderr.text())
 		}
 		s, dir := b.summary()
-		if ended := checkCases(t, s, dir); ended != 42 || len(s.Cases) != 42 {
-			t.Errorf("lab %d: %d of %d cases, want 42", i, ended, len(s.Cases))
+		if ended := checkCases(t, s, dir); ended != 48 || len(s.Cases) != 48 {
+			t.Errorf("lab %d: %d of %d cases, want 48", i, ended, len(s.Cases))
 		}
 		b.checkNothingLeft()
 	}

@@ -135,9 +135,9 @@ var rows = []row{
 	otherPort.against(libraryRetry, whyNewPort+"; a GET is sent again", wants{
 		nGET: anew(), nPOST: fails(connReset, 0), fGET: anew().tries(2), fPOST: fails(closed, 0)}),
 	otherPort.against(staleCheck, whyNothing, posts(fails(connReset, 0), fails(closed, 0))),
-	otherPort.against(ageCheck, whyAge, posts(anew(), anew())),
-	otherPort.against(evict, whyEvicted, posts(anew(), anew())),
-	otherPort.against(keepAlive, whyProbes, posts(kept(), kept())),
+	otherPort.against(ageCheck, whyAge, every(anew())),
+	otherPort.against(evict, whyEvicted, every(anew())),
+	otherPort.against(keepAlive, whyProbes, every(kept())),
 	otherPort.against(recommended(), whyAge, every(anew())),
 
 	dropped.against(none, whyDrop, every(timesOut(1, 0).was(forgotten).leaves(gaveUp))),
@@ -150,23 +150,23 @@ var rows = []row{
 	reset.against(libraryRetry, whyReset+"; a GET is sent again", wants{
 		nGET: anew(), nPOST: fails(connReset, 0), fGET: anew().tries(2), fPOST: fails(closed, 0)}),
 	reset.against(staleCheck, whyNothing, posts(fails(connReset, 0), fails(closed, 0))),
-	reset.against(ageCheck, whyAge, posts(anew(), anew())),
-	reset.against(evict, whyEvicted, posts(anew(), anew())),
-	reset.against(keepAlive, whyProbes, posts(kept(), kept())),
+	reset.against(ageCheck, whyAge, every(anew())),
+	reset.against(evict, whyEvicted, every(anew())),
+	reset.against(keepAlive, whyProbes, every(kept())),
 	reset.against(recommended(), whyAge, every(anew())),
 
 	dropped.as("B1", groupDefences, "a look at the connection before it is used").
 		against(staleCheck, whyNothing, posts(timesOut(1, 0), timesOut(1, 0))),
 	dropped.as("B1a", groupDefences, "its age is looked at before it is used").
-		against(ageCheck, whyAge, posts(anew(), anew())),
+		against(ageCheck, whyAge, every(anew())),
 	dropped.as("B2", groupDefences, "connections that rest are closed in the background").
-		against(evict, whyEvicted, posts(anew(), anew())),
+		against(evict, whyEvicted, every(anew())),
 	dropped.as("B2n", groupDefences, "the same, but nobody does it").
 		against(evictNotRunning, "a setting that nothing acts on does nothing", posts(timesOut(1, 0).was(forgotten), timesOut(1, 0).was(forgotten))),
 	dropped.as("B3", groupDefences, "Go's own keepalive").
 		against(keepAliveDefault, "the first probe comes after 15 s, when the device has long forgotten", posts(timesOut(1, 0).was(forgotten), timesOut(1, 0).was(forgotten))),
 	dropped.as("B4", groupDefences, "keepalive that is quicker than the device").
-		against(keepAlive, whyProbes, posts(kept().was(refreshed), kept().was(refreshed))),
+		against(keepAlive, whyProbes, every(kept().was(refreshed))),
 	closedFirst.against(none, whyFIN, both(anew().was(halfN), fails(closed, 0).was(halfF))),
 	closedFirst.against(libraryRetry, whyFIN+"; a GET is sent again", wants{
 		nGET: anew().was(halfN), nPOST: anew().was(halfN), fGET: anew().was(halfF).tries(2), fPOST: fails(closed, 0).was(halfF)}),

@@ -99,7 +99,7 @@ var forgotten = ends{client: established, server: established, conntrack: nothin
 const (
 	whyPingHangs = "pgx pings a connection that rested for over 1 s, without a bound: the ping is sent again and again, and the query waits behind it"
 	whyNobody    = "; nothing ends the connection before"
-	whyUser      = "the kernel ends the connection at the first retransmission after TCP_USER_TIMEOUT, 0.44 s later; "
+	whyUser      = "the kernel ends the connection TCP_USER_TIMEOUT after its first timed retransmission, at 0.42 s; "
 )
 
 // row is a case, and what is wanted of it.
