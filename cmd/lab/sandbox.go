@@ -32,6 +32,9 @@ func inSandbox(ctx context.Context, s scenario.Settings, shown liveFlags, args [
 	}
 	out := newOutput(stderr)
 	return openLab(ctx, s.ResultsDir, nil, out, func(l *lab.Lab) (int, error) {
+		if err := l.PreparePostgres(ctx); err != nil {
+			return failureCode(ctx), err
+		}
 		out.progress("packets are lost in network namespaces of the run's own; everything goes on in there")
 		code, err := l.InSandbox(ctx, s.ResultsDir, args, stdout, stderr)
 		if err != nil {

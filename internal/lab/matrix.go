@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"chokepoint/internal/lab/matrix"
@@ -33,6 +34,11 @@ func (l *Lab) DeadConnections(ctx context.Context, s deadconn.Settings, cases []
 	programs, hashes, err := world.FindPrograms(s.BinDir, "victim", "upstream")
 	if err != nil {
 		return "", result.Summary{}, err
+	}
+	if slices.ContainsFunc(cases, func(c matrix.Case) bool { return c.Client == result.ClientPgx }) {
+		if err := l.PreparePostgres(ctx); err != nil {
+			return "", result.Summary{}, fmt.Errorf("%w, or leave the database's cases out with -no-database", err)
+		}
 	}
 	s.Victim, s.Stub = programs["victim"], programs["upstream"]
 	settings, err := json.Marshal(s)

@@ -46,6 +46,15 @@ func (l *Lab) InSandbox(ctx context.Context, resultsDir string, args []string, s
 	return netlab.RunIn(ctx, netlab.Spec{Args: args, Stdout: stdout, Stderr: stderr, Env: env, Grace: sandboxGrace})
 }
 
+// PreparePostgres sees to it that what runs in a sandbox, where there is no way to a
+// download, finds a PostgreSQL. The error is one line with what to install.
+func (l *Lab) PreparePostgres(ctx context.Context) error {
+	if len(pgserver.Installed(ctx)) == 0 {
+		l.progress("no PostgreSQL on this machine: one is downloaded, unless it has been")
+	}
+	return pgserver.Prepare(ctx, pgserver.Config{Launcher: l.launcher})
+}
+
 func (l *Lab) remove(ctx context.Context, folder *proc.Folder) {
 	removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), proc.RemoveWait)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"chokepoint/internal/result"
 )
 
-// maxReasons bounds how many cases a run's validity names.
+// maxReasons bounds how many reasons a run's validity has of its cases.
 const maxReasons = 5
 
 // Summarise is the summary of a run of so many cases, but for its id. endedEarly says
@@ -16,21 +16,13 @@ const maxReasons = 5
 // the run invalid.
 func Summarise(scenario string, started time.Time, cases []result.Case, endedEarly string) result.Summary {
 	validity := result.Validity{Valid: true, Reasons: []string{}}
-	asWanted, failed := 0, 0
+	asWanted := 0
 	for _, c := range cases {
-		switch {
-		case c.Failure != "":
-			failed++
-			if failed <= maxReasons {
-				validity.Reasons = append(validity.Reasons, fmt.Sprintf("case %s: %s", Key(c), c.Failure))
-			}
-		case c.OK:
+		if c.OK && c.Failure == "" {
 			asWanted++
 		}
 	}
-	if failed > maxReasons {
-		validity.Reasons = append(validity.Reasons, fmt.Sprintf("and %d more cases that could not be carried out", failed-maxReasons))
-	}
+	validity.Reasons = append(validity.Reasons, failures(cases)...)
 	if endedEarly != "" {
 		validity.Reasons = append(validity.Reasons, endedEarly)
 	}
@@ -53,4 +45,38 @@ func Summarise(scenario string, started time.Time, cases []result.Case, endedEar
 		Endpoints: map[string]result.Endpoint{}, Baselines: []result.Baseline{}, Dumps: []result.Dump{}, Children: []result.Child{},
 		Cases: cases,
 	}
+}
+
+// failures says why cases could not be carried out: each reason once, with the first of
+// its cases and how many more it kept back.
+func failures(cases []result.Case) []string {
+	first := map[string]result.Case{}
+	kept := map[string]int{}
+	var inOrder []string
+	for _, c := range cases {
+		if c.Failure == "" {
+			continue
+		}
+		if kept[c.Failure] == 0 {
+			first[c.Failure] = c
+			inOrder = append(inOrder, c.Failure)
+		}
+		kept[c.Failure]++
+	}
+	var reasons []string
+	for i, failure := range inOrder {
+		if i == maxReasons {
+			more := 0
+			for _, failure := range inOrder[i:] {
+				more += kept[failure]
+			}
+			return append(reasons, fmt.Sprintf("and %d more cases that could not be carried out", more))
+		}
+		of := "case " + Key(first[failure])
+		if more := kept[failure] - 1; more > 0 {
+			of += fmt.Sprintf(" and %d more", more)
+		}
+		reasons = append(reasons, of+": "+failure)
+	}
+	return reasons
 }

@@ -150,6 +150,10 @@ func TestARunThatIsCutShortKeepsWhatHasEnded(t *testing.T) {
 func TestTheVerdict(t *testing.T) {
 	ok, other := result.Case{ID: "A1", OK: true}, result.Case{ID: "A2", Got: "timeout"}
 	broken := result.Case{ID: "A3", Failure: "no namespace"}
+	var apart []result.Case
+	for i := range 9 {
+		apart = append(apart, result.Case{ID: "A4", Failure: fmt.Sprintf("reason %d", i)})
+	}
 	for _, tc := range []struct {
 		name    string
 		cases   []result.Case
@@ -160,7 +164,8 @@ func TestTheVerdict(t *testing.T) {
 		{"all as wanted", []result.Case{ok, ok}, result.Reproduced, "2 of 2", 0},
 		{"one is not", []result.Case{ok, other}, result.NotReproduced, "1 of 2", 0},
 		{"one could not run", []result.Case{ok, other, broken}, result.Invalid, "1 of 3", 1},
-		{"many could not", slices.Repeat([]result.Case{broken}, 9), result.Invalid, "0 of 9", maxReasons + 1},
+		{"many could not, for one reason", slices.Repeat([]result.Case{broken}, 9), result.Invalid, "0 of 9", 1},
+		{"many could not, each for its own", apart, result.Invalid, "0 of 9", maxReasons + 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := Summarise("deadconn", time.Now(), tc.cases, "")
@@ -169,6 +174,14 @@ func TestTheVerdict(t *testing.T) {
 				t.Errorf("outcome %s, check %+v, reasons %q; want %s, %q, %d", s.Verdict.Outcome, check, s.Validity.Reasons, tc.outcome, tc.got, tc.reasons)
 			}
 		})
+	}
+}
+
+func TestAReasonIsSaidOnce(t *testing.T) {
+	cases := []result.Case{{ID: "PG", Failure: "no server"}, {ID: "A1", OK: true}, {ID: "PR", Failure: "no server"}, {ID: "X1", Failure: "no file"}}
+	want := []string{"case PG    and 1 more: no server", "case X1   : no file"}
+	if got := failures(cases); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

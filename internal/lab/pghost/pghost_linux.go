@@ -31,6 +31,8 @@ type Server struct {
 	lab   *netlab.Lab
 	host  *netlab.Host
 	pg    *pgserver.Server
+	// failed is why the server did not start: for the next case it would not either.
+	failed error
 }
 
 // Seat is a case's place at the server.
@@ -56,10 +58,11 @@ func (s Seat) Interface() string { return fmt.Sprintf("case%d", s.Number) }
 func (s *Server) Enter(ctx context.Context) (Seat, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.users == 0 {
-		if err := s.start(ctx); err != nil {
-			return Seat{}, err
-		}
+	if s.users == 0 && s.failed == nil {
+		s.failed = s.start(ctx)
+	}
+	if s.failed != nil {
+		return Seat{}, s.failed
 	}
 	s.users++
 	s.cases++
@@ -95,7 +98,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 	}
 	s.pg, err = pgserver.Open(ctx, pgserver.Config{
 		Launcher: s.host.Launcher(), TempParent: folder, Network: serverNetwork,
-		NoDownload: true, // there is no way out of a sandbox
+		NoDownload: true, // there is no way out of a sandbox; see pgserver.Prepare
 	})
 	return err
 }

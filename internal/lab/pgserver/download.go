@@ -31,6 +31,7 @@ const (
 	// downloadVersion is the PostgreSQL that is downloaded: the newest of the major
 	// version 17 that embedded-postgres knows.
 	downloadVersion = string(embeddedpostgres.V17)
+	embedded        = "embedded " + downloadVersion
 	// mavenCentral is where embedded-postgres finds its archives.
 	mavenCentral = "https://repo1.maven.org/maven2"
 	// downloadPrefix begins the names of unfinished downloads in the cache.
@@ -43,6 +44,33 @@ const (
 	answerWait  = 20 * time.Second
 )
 
+// Prepare sees to it that an Open with the same Config that has no network, and thus
+// NoDownload, finds programs: where this machine has none it downloads them to the
+// cache, if they are not there yet. The error is one line that says why there is
+// nothing to use, and what to install.
+func Prepare(ctx context.Context, cfg Config) error {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return err
+	}
+	dirs := cfg.BinDirs
+	if dirs == nil {
+		dirs = findBinDirs(ctx, serverGlobs)
+	}
+	if len(dirs) > 0 {
+		return nil
+	}
+	_, err = download(ctx, cfg)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("download PostgreSQL: %w", context.Cause(ctx))
+	}
+	return fmt.Errorf("no PostgreSQL to use (%s; %s: %s): install one (for example: apt-get install postgresql)",
+		noneInstalled, embedded, oneLine(err.Error()))
+}
+
 // download returns the folder with the downloaded programs. It downloads them if
 // the cache does not have them. The cache holds whole versions only.
 func download(ctx context.Context, cfg Config) (binDir string, err error) {
@@ -54,6 +82,9 @@ func download(ctx context.Context, cfg Config) (binDir string, err error) {
 	binDir = filepath.Join(version, "bin")
 	if hasServer(binDir) {
 		return binDir, nil
+	}
+	if cfg.NoDownload {
+		return "", errNoDownload
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", fmt.Errorf("cache: %w", err)

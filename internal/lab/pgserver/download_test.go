@@ -77,6 +77,41 @@ func TestDownloadIsUsedAndCached(t *testing.T) {
 	}
 }
 
+// What is prepared serves where there is no network, as in a sandbox.
+func TestPrepare(t *testing.T) {
+	url, requests := repository(t, func(right string) string { return right })
+	parent, cache := tempParent(t), tempParent(t)
+	cfg := Config{Launcher: launcher(t), TempParent: parent, BinDirs: []string{}, RepositoryURL: url, CacheDir: cache}
+	sandboxed := cfg
+	sandboxed.NoDownload = true
+	_, err := Open(t.Context(), sandboxed)
+	wantOneLine(t, err, "the download is not allowed, and the cache has none")
+	for range 2 {
+		if err := Prepare(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, sandboxed)
+	selectOne(t, s.URL())
+	if got := requests.Load(); got != 2 {
+		t.Errorf("%d requests, want 2: the archive and its checksum, once", got)
+	}
+}
+
+func TestPrepareWhereNothingCanBeHad(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	cache := tempParent(t)
+	cfg := Config{Launcher: launcher(t), BinDirs: []string{}, RepositoryURL: server.URL, CacheDir: cache}
+	wantOneLine(t, Prepare(t.Context(), cfg), "no postgres and initdb found", "404", "apt-get install postgresql")
+	nothingLeft(t, cache)
+	// A machine that has programs needs no repository.
+	cfg.BinDirs = []string{"/usr/lib/postgresql/15/bin"}
+	if err := Prepare(t.Context(), cfg); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDownloadThatCannotBeTrusted(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -49,7 +49,7 @@ type Config struct {
 	// BinDirs are the folders with postgres and initdb to try, best first. Nil
 	// means to look in the usual places; an empty list that is not nil, nowhere.
 	BinDirs []string
-	// NoDownload refuses the download.
+	// NoDownload refuses the download; what the cache has is used. See Prepare.
 	NoDownload bool
 	// RepositoryURL is the Maven repository to download from; empty means Maven
 	// Central.
@@ -212,27 +212,27 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 		refuse(source, err)
 	}
 	if len(dirs) == 0 {
-		refused = append(refused, "local: no postgres and initdb found")
+		refused = append(refused, noneInstalled)
 	}
 
-	source := "embedded " + downloadVersion
-	if cfg.NoDownload {
-		refused = append(refused, source+": the download is not allowed")
-		return nil, none(refused)
-	}
 	dir, err := download(ctx, cfg)
 	if err == nil {
 		var s *Server
-		if s, err = openCluster(ctx, cfg, dir, source); err == nil {
+		if s, err = openCluster(ctx, cfg, dir, embedded); err == nil {
 			return s, nil
 		}
 	}
 	if ctx.Err() != nil {
 		return nil, stopped(ctx)
 	}
-	refuse(source, err)
+	refuse(embedded, err)
 	return nil, none(refused)
 }
+
+const noneInstalled = "local: no postgres and initdb found"
+
+// errNoDownload is why Config.NoDownload keeps the downloaded programs from being used.
+var errNoDownload = errors.New("the download is not allowed, and the cache has none")
 
 func stopped(ctx context.Context) error {
 	return fmt.Errorf("start PostgreSQL: %w", context.Cause(ctx))
