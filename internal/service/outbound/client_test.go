@@ -112,7 +112,14 @@ func TestPoolTakesTheLastUsed(t *testing.T) {
 // Over TLS a connection is kept, looked at and counted as a plain one is.
 func TestTLS(t *testing.T) {
 	for _, which := range clients {
-		server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		listener, err := net.Listen("tcp", reserve(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		server.Listener.Close()
+		server.Listener = listener
+		server.StartTLS()
 		u, err := url.Parse(server.URL + "/")
 		if err != nil {
 			t.Fatal(err)

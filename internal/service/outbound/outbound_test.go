@@ -5,8 +5,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -89,15 +91,35 @@ func TestEveryFailureIsSeenOnceAndNamed(t *testing.T) {
 	})
 }
 
+// reserve is an address that refuses connections for as long as the test runs, but while
+// somebody listens on it who asks for it by its number. A port that is merely free may
+// be taken by another test, or be given to the very socket that dials it.
+func reserve(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	syscall.CloseOnExec(fd)
+	// As Go's listeners have it: it lets one share the port.
+	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	if err == nil {
+		err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(addr.(*syscall.SockaddrInet4).Port))
+}
+
 func TestRefusedIsAConnectFailure(t *testing.T) {
 	forBoth(t, func(t *testing.T, which profile.Client) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr := l.Addr().String()
-		l.Close()
-		c, err := New("http://"+addr+"/", profile.Connections{Client: which})
+		c, err := New("http://"+reserve(t)+"/", profile.Connections{Client: which})
 		if err != nil {
 			t.Fatal(err)
 		}
