@@ -58,6 +58,8 @@ type Case struct {
 	// Events are what happened on the path and to the servers meanwhile, in the order
 	// of their times.
 	Events []CaseEvent `json:"events,omitempty"`
+	// Victims are the services behind the balancer of a case that has several.
+	Victims []CaseVictim `json:"victims,omitempty"`
 	// Failure is why the case could not be carried out; it is then not OK.
 	Failure string `json:"failure,omitempty"`
 	// Evidence is the case's folder, relative to the run's, with a closing slash.
@@ -98,6 +100,28 @@ type CaseEvent struct {
 	Where  string  `json:"where"` // such as "client", "router" or the name of a server
 	What   string  `json:"what"`  // such as "SYN", "FIN", "RST", "retransmission" or "SIGTERM"
 	Detail string  `json:"detail,omitempty"`
+}
+
+// CaseVictim is one of several services behind a balancer. Its share are the requests
+// that the balancer sent to it first.
+type CaseVictim struct {
+	Name string `json:"name"`
+	// Slow says whether its upstream was slow.
+	Slow           bool `json:"slow"`
+	Fast           int  `json:"fast"` // requests to /fast of its share
+	FastFailed     int  `json:"fast_failed"`
+	Upstream       int  `json:"upstream"`
+	UpstreamFailed int  `json:"upstream_failed"`
+	// Retried is how many requests it got that the other had been sent first.
+	Retried   int `json:"retried"`
+	MaxBusy   int `json:"max_busy"` // workers
+	MaxQueued int `json:"max_queued"`
+	// Where counts its workers by where they stood in the dump under load.
+	Where map[string]int `json:"where"`
+	// RecoveredS is when its pool was idle, in scenario seconds after the end of the
+	// load; nil if it was not while it was watched, which was for WatchedS.
+	RecoveredS *float64 `json:"recovered_s"`
+	WatchedS   float64  `json:"watched_s"`
 }
 
 // EvidenceFile is a file of a case's folder.

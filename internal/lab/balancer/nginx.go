@@ -21,7 +21,8 @@ const temporarySuffix = "-temp"
 // the folder (-p), so that no name needs quotes. nginx makes the temporary folders of
 // all its modules when it starts, those that are not used too. Its workers give up
 // root for an account that may not enter the folder, so they keep it; in a user
-// namespace there is no root to give up.
+// namespace there is no root to give up. A request takes two connections, so that
+// 8,000 may be in flight, which no scenario has.
 func nginxFrame(name, global, body string, root bool) string {
 	user := ""
 	if root {
@@ -36,7 +37,7 @@ func nginxFrame(name, global, body string, root bool) string {
 error_log stderr info;
 worker_processes 1;
 %s
-events { worker_connections 4096; }
+events { worker_connections 16384; }
 http {
 %s    log_format lab escape=json '%s';
     access_log %s-access.log lab;

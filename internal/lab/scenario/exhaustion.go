@@ -212,7 +212,7 @@ func (s *Settings) preflight() error {
 		inFlight += n
 	}
 	// The victim holds a client's connection and one to the stub for each.
-	return needFiles(2*inFlight + s.DatabaseConns + 64)
+	return NeedFiles(2*inFlight + s.DatabaseConns + 64)
 }
 
 // phases drives one run through its phases.

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// needFiles refuses a run that one of its processes could not open files for. It
+// NeedFiles refuses a run that one of its processes could not open so many files for. It
 // raises the soft limit to the hard one first. Go has done so for this process
 // already, but would give the old one back to its children (os/exec, since Go
 // 1.19) if it were not set here: Go programs raise it again, PostgreSQL does not.
-func needFiles(need int) error {
+func NeedFiles(need int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return nil // the system does not say; the processes will

@@ -1,0 +1,94 @@
+package spread
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"chokepoint/internal/adminapi"
+	"chokepoint/internal/result"
+)
+
+// poolsFile has both pools over time.
+const poolsFile = "pools.csv"
+
+// poolColumns are those of poolsFile. at_s is in scenario seconds from the start of the
+// load.
+var poolColumns = []string{"at_s", "victim", "workers", "busy", "queued", "permits_held", "connections"}
+
+// poolWatch asks a victim for its pool at every tick. Its figures may be read when run
+// has returned.
+type poolWatch struct {
+	place  *place
+	victim victim
+	loadOn time.Time
+	tick   time.Duration
+
+	samples            []poolSample
+	maxBusy, maxQueued int
+}
+
+// poolSample is one answer; at is in real time from the start of the load.
+type poolSample struct {
+	at    time.Duration
+	stats adminapi.VictimStats
+}
+
+// run samples until ctx is done. A question without an answer leaves a gap: if the victim
+// has died, that ends the cell.
+func (p *poolWatch) run(ctx context.Context) {
+	for next := time.Now(); sleepUntil(ctx, next); next = next.Add(p.tick) {
+		if behind := time.Since(next); behind > p.tick {
+			next = next.Add(behind.Truncate(p.tick))
+		}
+		var stats adminapi.VictimStats
+		if err := p.place.getJSON(ctx, p.victim, adminapi.PathStats, &stats); err != nil {
+			continue
+		}
+		p.samples = append(p.samples, poolSample{time.Since(p.loadOn), stats})
+		p.maxBusy, p.maxQueued = stats.Pool.MaxBusy, stats.Pool.MaxQueued
+	}
+}
+
+// recovery is what was seen of a pool after the load, in real time.
+type recovery struct {
+	idle    bool
+	after   time.Duration // how long after the load it became idle for good
+	watched time.Duration
+}
+
+// watched is the pool after the load's end, by its last answer: the victim says itself
+// since when it is idle.
+func (p *poolWatch) watched(loadOff time.Time) recovery {
+	if len(p.samples) == 0 {
+		return recovery{}
+	}
+	last := p.samples[len(p.samples)-1]
+	r := recovery{watched: max(last.at-loadOff.Sub(p.loadOn), 0)}
+	pool := last.stats.Pool
+	if pool.Busy == 0 && pool.Queued == 0 && !pool.IdleSince.IsZero() {
+		r.idle, r.after = true, max(pool.IdleSince.Sub(loadOff), 0)
+	}
+	return r
+}
+
+// writePools writes both pools over time into the cell's folder.
+func (m *measurement) writePools() error {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	_ = w.Write(poolColumns) // a bytes.Buffer takes every write
+	for i := range m.pools {
+		for _, s := range m.pools[i].samples {
+			row := []string{strconv.FormatFloat(m.settings.scenarioSeconds(s.at), 'f', 2, 64), m.pools[i].victim.name}
+			for _, n := range []int{s.stats.Pool.Workers, s.stats.Pool.Busy, s.stats.Pool.Queued, s.stats.PermitsHeld, s.stats.Listener.Connections} {
+				row = append(row, strconv.Itoa(n))
+			}
+			_ = w.Write(row)
+		}
+	}
+	w.Flush()
+	return result.WriteFile(filepath.Join(m.folder, poolsFile), b.Bytes())
+}
