@@ -94,16 +94,7 @@ func listCases(w io.Writer, asJSON bool, cases []matrix.Case) error {
 // printMatrix prints whether the run may be believed, a row for each case that ran, and
 // what was wanted of those that are not as wanted.
 func printMatrix(w io.Writer, s result.Summary, dir string) {
-	fmt.Fprintln(w)
-	if s.Validity.Valid {
-		fmt.Fprintf(w, "valid run: every case was carried out\n")
-	} else {
-		fmt.Fprintf(w, "INVALID run:\n")
-		for _, reason := range s.Validity.Reasons {
-			fmt.Fprintf(w, "  %s\n", reason)
-		}
-	}
-	fmt.Fprintf(w, "verdict: %s (expected %s)\n", s.Verdict.Outcome, s.Verdict.Expected)
+	printMatrixHead(w, s)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	group := ""
 	for _, c := range s.Cases {
@@ -115,14 +106,36 @@ func printMatrix(w io.Writer, s result.Summary, dir string) {
 			table.Flush()
 			fmt.Fprintf(w, "\n%s\n", group)
 		}
-		mark := "ok"
-		if !c.OK {
-			mark = "FAIL"
-		}
 		outcome, _, _ := strings.Cut(c.Got, ",")
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%d x\t%.3f s\n", mark, c.ID, c.Client, c.Method, c.Defence, outcome, c.Connection, c.HandlerRuns, c.Seconds)
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%d x\t%.3f s\n", mark(c), c.ID, c.Client, c.Method, c.Defence, outcome, c.Connection, c.HandlerRuns, c.Seconds)
 	}
 	table.Flush()
+	printOthers(w, s, dir)
+}
+
+// printMatrixHead prints whether the run may be believed, and its verdict.
+func printMatrixHead(w io.Writer, s result.Summary) {
+	fmt.Fprintln(w)
+	if s.Validity.Valid {
+		fmt.Fprintf(w, "valid run: every case was carried out\n")
+	} else {
+		fmt.Fprintf(w, "INVALID run:\n")
+		for _, reason := range s.Validity.Reasons {
+			fmt.Fprintf(w, "  %s\n", reason)
+		}
+	}
+	fmt.Fprintf(w, "verdict: %s (expected %s)\n", s.Verdict.Outcome, s.Verdict.Expected)
+}
+
+func mark(c result.Case) string {
+	if c.OK {
+		return "ok"
+	}
+	return "FAIL"
+}
+
+// printOthers prints what was wanted of the cases that are not as wanted.
+func printOthers(w io.Writer, s result.Summary, dir string) {
 	fmt.Fprintln(w)
 	for _, c := range s.Cases {
 		if !c.OK && c.Failure == "" {

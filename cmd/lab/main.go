@@ -24,6 +24,7 @@ const usage = `Usage: lab COMMAND [flags]
   lab run deadconn        a matrix: pooled connections that died while they rested
   lab run closerace       how often a request meets the close of a kept connection
   lab run spread          two services behind nginx: does the outage spread, or stay?
+  lab run drain           gateways that are ended under load, and requests that fail but are executed
   lab compare exhaustion  alternated runs of several profiles, and their comparison
   lab attach              the same on a service that is not the lab's own
   lab report FOLDER...    render the report of a results folder anew

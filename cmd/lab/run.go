@@ -15,6 +15,7 @@ import (
 	"chokepoint/internal/lab/scenario"
 	"chokepoint/internal/lab/scenario/closerace"
 	"chokepoint/internal/lab/scenario/deadconn"
+	"chokepoint/internal/lab/scenario/drain"
 	"chokepoint/internal/lab/scenario/spread"
 	"chokepoint/internal/lab/world"
 	"chokepoint/internal/result"
@@ -36,6 +37,8 @@ func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (
 			return runDeadConnections(ctx, args[1:], stdout, stderr)
 		case spread.Name:
 			return runSpread(ctx, args[1:], stdout, stderr)
+		case drain.Name:
+			return runDrain(ctx, args[1:], stdout, stderr)
 		}
 	}
 	args, err := scenarioName("run", args)
