@@ -71,6 +71,7 @@ func (c cell) run(ctx context.Context, folder string, into *result.Case) (err er
 	if err != nil {
 		return err
 	}
+	used := time.Now()
 	if err := rest(ctx, c.row.restIn(c.s)); err != nil {
 		return err
 	}
@@ -84,6 +85,9 @@ func (c cell) run(ctx context.Context, folder string, into *result.Case) (err er
 		return err
 	}
 	asked := time.Now()
+	if rested := asked.Sub(used); c.row.fault.young && rested > youngest {
+		return fmt.Errorf("the connection had rested for %v when the query came, and is young up to %v only: end what else runs here", rested, youngest)
+	}
 	got, err := ask(ctx, n.caller, c.s.Timeout)
 	if err != nil {
 		return err

@@ -85,6 +85,10 @@ type fault struct {
 // hands it out, by as much as a crowded machine may need.
 const youngRest = 100 * time.Millisecond
 
+// youngest is how old a young connection may be when the query is sent: pgx pings it a
+// little later.
+const youngest = 800 * time.Millisecond
+
 var (
 	dropped      = fault{"PG-drop", "the device drops", "the device forgets the connection while it rests, and drops it", netlab.Drop, false}
 	reset        = fault{"PG-reset", "the device resets", "the device forgets the connection while it rests, and resets it", netlab.Reset, false}
