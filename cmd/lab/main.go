@@ -29,6 +29,7 @@ const usage = `Usage: lab COMMAND [flags]
   lab attach              the same on a service that is not the lab's own
   lab report FOLDER...    render the report of a results folder anew
   lab size                a timeout and permits for an upstream, with the reason for each
+  lab advise drain        how long a gateway serves on and drains, to paste for four products
   lab dump SOURCE...      who stands where in dumps of Go or Java, and waits for what
   lab gateway             a reverse proxy of Go, as a program to drain
   lab doctor              what of the lab this machine can run, and what to do where not
@@ -90,6 +91,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 		return renderReports(rest, stdout, stderr)
 	case "size":
 		return chooseSize(ctx, rest, stdout, stderr)
+	case "advise":
+		return advise(rest, stdout)
 	case "dump":
 		return readDumps(ctx, rest, stdout)
 	case "gateway":
