@@ -16,6 +16,7 @@ import (
 	"chokepoint/internal/lab/scenario/closerace"
 	"chokepoint/internal/lab/scenario/deadconn"
 	"chokepoint/internal/lab/scenario/drain"
+	"chokepoint/internal/lab/scenario/rolling"
 	"chokepoint/internal/lab/scenario/spread"
 	"chokepoint/internal/lab/world"
 	"chokepoint/internal/result"
@@ -33,6 +34,8 @@ func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (
 		switch args[0] {
 		case closerace.Name:
 			return runCloseRace(ctx, args[1:], stdout, stderr)
+		case rolling.Name:
+			return runRolling(ctx, args[1:], stdout, stderr)
 		case deadconn.Name:
 			return runDeadConnections(ctx, args[1:], stdout, stderr)
 		case spread.Name:

@@ -13,6 +13,7 @@ import (
 	"chokepoint/internal/lab/scenario"
 	"chokepoint/internal/lab/scenario/deadconn"
 	"chokepoint/internal/lab/scenario/drain"
+	"chokepoint/internal/lab/scenario/rolling"
 	"chokepoint/internal/lab/world"
 	"chokepoint/internal/result"
 )
@@ -22,7 +23,9 @@ import (
 const CasesCommand = "sandbox-cases"
 
 // builders make the cases of the scenarios whose cases have hosts of their own.
-var builders = map[string]matrix.Builder{deadconn.Name: deadconn.Build, drain.Name: drain.Build}
+var builders = map[string]matrix.Builder{
+	deadconn.Name: deadconn.Build, drain.Name: drain.Build, rolling.Name: rolling.Build,
+}
 
 // ServeCases is CasesCommand. It returns the exit code.
 func ServeCases(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) int {

@@ -8,6 +8,7 @@ const (
 	ClientNetHTTP  = "net/http"
 	ClientFastHTTP = "fasthttp"
 	ClientPgx      = "pgx"
+	ClientNginx    = "nginx"
 )
 
 // DefenceNone is the defence of a case that has none.
