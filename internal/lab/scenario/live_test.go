@@ -62,7 +62,7 @@ func TestTheViewIsToldTheRun(t *testing.T) {
 		t.Errorf("phase %q, %d samples", s.Phase.Name, len(s.History))
 	}
 	said := strings.Join(lines, "\n")
-	for _, beginning := range []string{"A database, a stub", "Baseline: /fast alone", "Load: 400/s to /fast", "Load off"} {
+	for _, beginning := range []string{"A database, the victim with profile anti", "Baseline: /fast alone", "Load: 400/s to /fast", "Load off"} {
 		if !strings.Contains(said, beginning) {
 			t.Errorf("nobody was told %q:\n%s", beginning, said)
 		}
