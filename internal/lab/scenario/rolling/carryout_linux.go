@@ -165,7 +165,9 @@ func (w *world) sendUntilOut(ctx context.Context, since time.Time, o *observer) 
 	all := make([]answer, 0, most)
 	var mu sync.Mutex
 	var sending sync.WaitGroup
-	for i := 1; i <= most; i++ {
+	next := 1
+	for ; next <= most; next++ {
+		i := next
 		timer := time.NewTimer(time.Until(since.Add(time.Duration(i) * interval)))
 		select {
 		case <-timer.C:
@@ -182,7 +184,7 @@ func (w *world) sendUntilOut(ctx context.Context, since time.Time, o *observer) 
 		timer.Stop()
 		break
 	}
-	after, err := w.sendInTurn(ctx, requests, most+1)
+	after, err := w.sendInTurn(ctx, requests, next)
 	sending.Wait()
 	return append(all, after...), err
 }

@@ -34,7 +34,7 @@ const (
 	answerRST      = "RST"
 	answerNothing  = "nothing"
 	answerAccepted = "SYN-ACK"
-	noneOpened     = "none was opened"
+	noneOpened     = "none was opened" // no SYN was sent
 )
 
 // expect is what a case wants. Every field is judged.
@@ -97,8 +97,9 @@ func (e expect) want() string {
 		e.neverReached, e.failedButExecuted, e.executedTwice, e.inFlight, e.kept, e.fresh)
 }
 
-// noRoute is EHOSTUNREACH, as nginx logs it.
-const noRoute = "113: Host is unreachable"
+// noRoute is EHOSTUNREACH by its number on Linux: nginx logs the words of its C library,
+// "No route to host" or "Host is unreachable".
+const noRoute = "error 113"
 
 // got is what was seen, in the words of want.
 func (e expect) got(v seen) string {

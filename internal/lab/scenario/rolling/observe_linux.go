@@ -79,7 +79,7 @@ func (o *observer) run(ctx context.Context) {
 var (
 	// complaint is a line of nginx's log that is about a server: its level, and what it says.
 	complaint = regexp.MustCompile(`\[(error|warn)\] [0-9#]+: (?:\*[0-9]+ )?(.*?)(?:, client: .*)?$`)
-	cause     = regexp.MustCompile(`\(([0-9]+: [^)]+)\)`)
+	cause     = regexp.MustCompile(`\(([0-9]+): [^)]+\)`)
 )
 
 // takenOutWords are nginx's when a server has failed as often as its max_fails.
@@ -104,6 +104,6 @@ func (o *observer) logged(line string) {
 	}
 	o.why = found[2]
 	if c := cause.FindStringSubmatch(found[2]); c != nil {
-		o.why = c[1]
+		o.why = "error " + c[1]
 	}
 }
