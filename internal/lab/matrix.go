@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"chokepoint/internal/lab/matrix"
@@ -56,6 +59,18 @@ func (l *Lab) DeadConnections(ctx context.Context, s deadconn.Settings, cases []
 // matrix has the cases of a plan carried out in a sandbox, and publishes what came of
 // them. programs are the hashes of what ran.
 func (l *Lab) matrix(ctx context.Context, resultsDir string, plan matrix.Plan, cases []matrix.Case, effective, programs map[string]string) (string, result.Summary, error) {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return "", result.Summary{}, fmt.Errorf("the limit of open files: %w", err)
+	}
+	parallel, err := matrix.Within(plan.Parallel, files.Cur)
+	if err != nil {
+		return "", result.Summary{}, err
+	}
+	if parallel < plan.Parallel {
+		l.progress("no more than %d cases at a time, since the limit of open files is %d (ulimit -n)", parallel, files.Cur)
+		plan.Parallel = parallel
+	}
 	into := func(ctx context.Context, dir string) (scenario.Outcome, error) {
 		started := time.Now()
 		plan.Dir = dir
@@ -80,5 +95,11 @@ func (l *Lab) matrix(ctx context.Context, resultsDir string, plan matrix.Plan, c
 
 // sandbox runs this program again in a sandbox, for the cases of a matrix.
 func sandbox(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (int, error) {
-	return netlab.RunIn(ctx, netlab.Spec{Args: []string{CasesCommand}, Stdin: stdin, Stdout: stdout, Stderr: stderr})
+	return netlab.RunIn(ctx, netlab.Spec{Args: []string{CasesCommand}, Env: withoutPostgres(os.Environ()), Stdin: stdin, Stdout: stdout, Stderr: stderr})
+}
+
+// withoutPostgres is an environment without libpq's variables: they are about a server
+// that a sandbox does not reach, and change what is asked of its own.
+func withoutPostgres(env []string) []string {
+	return slices.DeleteFunc(env, func(variable string) bool { return strings.HasPrefix(variable, "PG") })
 }

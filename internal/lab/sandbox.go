@@ -42,7 +42,7 @@ func (l *Lab) InSandbox(ctx context.Context, resultsDir string, args []string, s
 	if err := os.Chmod(temporary.Path(), 0o711); err != nil {
 		return 0, err
 	}
-	env := append(os.Environ(), "TMPDIR="+temporary.Path(), scratchVariable+"="+scratch.Path())
+	env := append(withoutPostgres(os.Environ()), "TMPDIR="+temporary.Path(), scratchVariable+"="+scratch.Path())
 	return netlab.RunIn(ctx, netlab.Spec{Args: args, Stdout: stdout, Stderr: stderr, Env: env, Grace: sandboxGrace})
 }
 

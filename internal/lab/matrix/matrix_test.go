@@ -185,6 +185,21 @@ func TestAReasonIsSaidOnce(t *testing.T) {
 	}
 }
 
+func TestCasesFitIntoTheLimitOfFiles(t *testing.T) {
+	for _, tc := range []struct {
+		parallel int
+		files    uint64
+		want     int
+	}{{48, 1 << 62, 48}, {48, 1024, 48}, {192, 1024, 50}, {48, 64, 2}, {48, 44, 1}} {
+		if got, err := Within(tc.parallel, tc.files); got != tc.want || err != nil {
+			t.Errorf("%d cases within %d files: %d, %v; want %d", tc.parallel, tc.files, got, err, tc.want)
+		}
+	}
+	if _, err := Within(1, 43); err == nil || !strings.Contains(err.Error(), "ulimit -n") {
+		t.Errorf("%v, want the remedy", err)
+	}
+}
+
 func TestSelect(t *testing.T) {
 	cases := []Case{cell("A1", "net/http", "", "", nil), cell("A1", "fasthttp", "", "", nil), cell("C3", "", "", "", nil), cell("X1", "", "", "", nil)}
 	for _, tc := range []struct {

@@ -23,6 +23,22 @@ type Options struct {
 	Progress func(format string, args ...any)
 }
 
+const (
+	// filesPerCase is how many files a case may have open at a time: with three hosts,
+	// two captures and two programs it was seen to have 15. filesBeside are the process's own.
+	filesPerCase = 20
+	filesBeside  = 24
+)
+
+// Within is how many of so many cases at a time fit into a limit of open files. The
+// error is that not even one does.
+func Within(parallel int, files uint64) (int, error) {
+	if files < filesBeside+filesPerCase {
+		return 0, fmt.Errorf("the limit of open files is %d and a case takes %d: raise it (ulimit -n)", files, filesBeside+filesPerCase)
+	}
+	return int(min(uint64(parallel), (files-filesBeside)/filesPerCase)), nil
+}
+
 // ErrNotRun is the cause in the failure of a case that had not begun, or had not ended,
 // when the run was cut short.
 var ErrNotRun = errors.New("not run to its end")

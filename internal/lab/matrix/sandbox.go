@@ -76,7 +76,10 @@ func Drive(ctx context.Context, plan Plan, cases []Case, launch Launch, progress
 	}
 	stdout.flush()
 	stderr.flush()
-	why := fmt.Sprintf("the sandbox ended with code %d; its last words: %s", code, said)
+	why := fmt.Sprintf("the sandbox ended with code %d", code)
+	if said != "" {
+		why += "; its last words: " + said
+	}
 	switch {
 	case ctx.Err() != nil:
 		why = unfinished(ctx)

@@ -24,6 +24,7 @@ func TestRemedy(t *testing.T) {
 		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", false, unix.EPERM, "root lacks CAP_SYS_ADMIN"},
 		{"/proc/self/status", "Name:\tlab\nSeccomp:\t2\n", false, unix.EPERM, "a seccomp filter is on"},
 		{"/proc/self/status", "Name:\tlab\nSeccomp:\t0\n", true, unix.EPERM, "run the lab as root"},
+		{"", "", false, unix.EMFILE, "raise the limit of open files"},
 	} {
 		m := machineSettings{unprivileged: tc.unprivileged, read: func(path string) string {
 			if path == tc.path {

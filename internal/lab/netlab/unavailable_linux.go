@@ -45,6 +45,9 @@ func rootOutside() bool {
 
 // remedy names the setting that is the likely cause, the most certain first.
 func remedy(m machineSettings, err error) string {
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		return "raise the limit of open files (ulimit -n)"
+	}
 	for _, kind := range []string{"user", "pid", "mnt", "net", "ipc"} {
 		if kind == "user" && !m.unprivileged {
 			continue

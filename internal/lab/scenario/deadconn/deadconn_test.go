@@ -196,7 +196,7 @@ func TestWhatIsMet(t *testing.T) {
 func TestWhatSettingsAreRefused(t *testing.T) {
 	for _, tc := range []struct{ flags, want string }{
 		{"-device-idle 2s", "-device-idle 2s: want 3s to 14s"},
-		{"-device-idle 3500ms -rest 5s", "-device-idle 3.5s: want whole seconds"},
+		{"-device-idle 3500ms", "-device-idle 3.5s: want whole seconds"},
 		{"-device-idle 20s -rest 22s", "-device-idle 20s: want 3s to 14s"},
 		{"-rest 3500ms", "-rest 3.5s: want 4s to 10m0s"},
 		{"-timeout 1s", "-timeout 1s: want 3s to 10m0s"},

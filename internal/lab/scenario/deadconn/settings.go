@@ -55,7 +55,7 @@ func (s *Settings) Bind(fs *flag.FlagSet) {
 	fs.DurationVar(&s.DeviceIdle, "device-idle", 3*time.Second, "how long the device remembers a connection that rests")
 	fs.DurationVar(&s.Rest, "rest", 4*time.Second, "how long connections rest before the judged request")
 	fs.DurationVar(&s.Timeout, "timeout", 3*time.Second, "how long the caller waits for an answer, each time that it sends the request")
-	fs.IntVar(&s.Parallel, "parallel", 24*runtime.NumCPU(), "cases at a time; they mostly rest")
+	fs.IntVar(&s.Parallel, "parallel", min(24*runtime.NumCPU(), maxParallel), "cases at a time; they mostly rest")
 	fs.StringVar(&s.Only, "only", "", "`ids` of the cases to run, such as A1,C3; all without it")
 	fs.BoolVar(&s.NoDatabase, "no-database", false, "leave out the cases PG-..., which need a PostgreSQL on this machine")
 	s.ResultsDir = "results"
@@ -66,6 +66,9 @@ func (s *Settings) Bind(fs *flag.FlagSet) {
 // Validate refuses what could not run or would not mean what it says. Its errors are
 // usage errors.
 func (s *Settings) Validate() error {
+	if s.DeviceIdle%time.Second != 0 {
+		return fmt.Errorf("-device-idle %v: want whole seconds, as the kernel counts it", s.DeviceIdle)
+	}
 	for _, d := range []struct {
 		flag               string
 		value, least, most time.Duration
@@ -78,10 +81,7 @@ func (s *Settings) Validate() error {
 			return fmt.Errorf("-%s %v: want %v to %v", d.flag, d.value, d.least, d.most)
 		}
 	}
-	switch {
-	case s.DeviceIdle%time.Second != 0:
-		return fmt.Errorf("-device-idle %v: want whole seconds, as the kernel counts it", s.DeviceIdle)
-	case s.Parallel < 1 || s.Parallel > maxParallel:
+	if s.Parallel < 1 || s.Parallel > maxParallel {
 		return fmt.Errorf("-parallel %d: want 1 to %d", s.Parallel, maxParallel)
 	}
 	return nil
