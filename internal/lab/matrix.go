@@ -81,7 +81,7 @@ func (l *Lab) matrix(ctx context.Context, resultsDir string, plan matrix.Plan, c
 		}
 		endedEarly := ""
 		if ctx.Err() != nil {
-			endedEarly = fmt.Sprintf("stopped early: %v", context.Cause(ctx))
+			endedEarly = context.Cause(ctx).Error()
 		}
 		return scenario.Outcome{
 			Summary: matrix.Summarise(plan.Scenario, started, done, endedEarly),

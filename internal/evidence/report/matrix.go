@@ -86,8 +86,6 @@ func (m matrixRun) unwanted() (found []int) {
 	return found
 }
 
-func asWanted(c result.Case) bool { return c.OK && c.Failure == "" }
-
 // sentence is the verdict in one sentence.
 func (m matrixRun) sentence() string {
 	s := m.summary
@@ -131,51 +129,16 @@ func (m matrixRun) believedBlocks() []block {
 		blocks = append(blocks, sentence(strong("No: the run is invalid."), plain(" Every cell is shown all the same. The reasons:")),
 			reasonList(s.Validity.Reasons, "The summary gives no reason."), paragraph{plain("What else bears on it:")})
 	}
-	var failed []text
-	for i, c := range m.cases {
-		if c.Failure != "" {
-			failed = append(failed, join(m.cellLink(i), plain(": "+c.Failure)))
-		}
-	}
-	facts := []text{plain(fmt.Sprintf("%s of %s were carried out.", count(len(m.cases)-len(failed)), plural(len(m.cases), "cell")))}
+	facts := []text{plain(fmt.Sprintf("%s of %s were carried out.", count(len(m.cases)-len(m.where(notCarriedOut))), plural(len(m.cases), "cell")))}
 	if early := s.Run.EndedEarly; early != "" {
-		facts = append(facts, plain("The run was ended early, by "+early+"."))
+		facts = append(facts, plain("The run ended early: "+early+"."))
 	}
 	blocks = append(blocks, list{facts})
-	if failed != nil {
-		blocks = append(blocks, paragraph{strong("Cells that could not be carried out:")}, list{failed})
+	if failed := m.failures(); failed.items != nil {
+		blocks = append(blocks, paragraph{strong("Cells that could not be carried out:")}, failed)
 	}
 	if len(s.Validity.Warnings) > 0 {
 		blocks = append(blocks, paragraph{strong("Warnings:")}, reasonList(s.Validity.Warnings, ""))
-	}
-	return blocks
-}
-
-// verdictBlocks put what was wanted beside what came, of the cells where they differ.
-func (m matrixRun) verdictBlocks() []block {
-	blocks := []block{paragraph{strong(m.sentence())}}
-	t := table{columns: []column{words("cell"), words("wanted"), words("got"), words("the rule behind it")}}
-	for _, i := range m.unwanted() {
-		c := m.cases[i]
-		got := c.Got
-		if c.Failure != "" {
-			got = strings.TrimPrefix(got+"; not carried out: "+c.Failure, "; ")
-		}
-		t.rows = append(t.rows, []text{m.cellLink(i), plain(c.Want), plain(got), plain(c.Why)})
-	}
-	if len(t.rows) > 0 {
-		blocks = append(blocks, paragraph{plain("Not as wanted:")}, t)
-	}
-	checks := table{columns: []column{words("check"), words("wanted"), words("got"), words("holds")}}
-	for _, c := range m.summary.Verdict.Checks {
-		// A check of a single cell only repeats it.
-		if slices.ContainsFunc(m.cases, func(of result.Case) bool { return of.Want == c.Want && of.Got == c.Got }) {
-			continue
-		}
-		checks.rows = append(checks.rows, []text{plain(c.Name), plain(c.Want), plain(c.Got), yesNo(c.OK)})
-	}
-	if len(checks.rows) > 0 {
-		blocks = append(blocks, checks)
 	}
 	return blocks
 }
@@ -283,6 +246,9 @@ func notAnswered(n result.CaseCounts) string {
 func (m matrixRun) linkTo(i int, label string) text {
 	if label == "" {
 		label = none
+	}
+	if leftNothing(m.cases[i]) {
+		return plain(label)
 	}
 	to := span{text: label, href: "#" + m.anchors[i]}
 	if asWanted(m.cases[i]) {

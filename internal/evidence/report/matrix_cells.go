@@ -10,7 +10,7 @@ import (
 )
 
 // cellBlocks are the sections of all cells, folded up, by group. Markdown has those alone
-// that are not as wanted. It gives the errors of evidence that is there and cannot be read.
+// that are not as wanted. A cell of which nothing is left has none. It gives the errors of evidence that is there and cannot be read.
 func (m matrixRun) cellBlocks() (blocks []block, malformed []error) {
 	inline := newInliner(m.dir)
 	blocks = append(blocks, paragraph{plain("Of each cell: what was wanted and what came, the client's exact error, the sockets of both ends and the entry of the device " +
@@ -21,6 +21,9 @@ func (m matrixRun) cellBlocks() (blocks []block, malformed []error) {
 			folded = append(folded, paragraph{strong(group)})
 		}
 		for _, i := range m.where(func(c result.Case) bool { return c.Group == group }) {
+			if leftNothing(m.cases[i]) {
+				continue
+			}
 			section := m.section(i, inline)
 			if asWanted(m.cases[i]) {
 				folded = append(folded, section)
@@ -29,7 +32,7 @@ func (m matrixRun) cellBlocks() (blocks []block, malformed []error) {
 			blocks = append(blocks, section)
 		}
 	}
-	if len(m.unwanted()) == 0 {
+	if len(blocks) == 1 {
 		blocks = append(blocks, paragraph{plain("None.")})
 	}
 	if t := m.fileTable(); len(t.rows) > 0 {
@@ -90,20 +93,6 @@ func (m matrixRun) section(i int, inline *inliner) details {
 
 func filled(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(s string) bool { return s == "" })
-}
-
-// sideBySide puts the parts of what was wanted beside those of what came: both are in
-// the same words and the same order.
-func sideBySide(c result.Case) table {
-	t := table{columns: []column{words("wanted"), words("got")}, small: true}
-	want, got := strings.Split(c.Want, ", "), strings.Split(c.Got, ", ")
-	if len(want) != len(got) {
-		want, got = []string{c.Want}, []string{c.Got}
-	}
-	for i := range want {
-		t.rows = append(t.rows, []text{plain(want[i]), plain(got[i])})
-	}
-	return t
 }
 
 // cellFacts are what is known of the judged request beyond that.

@@ -24,7 +24,7 @@ func Summarise(scenario string, started time.Time, cases []result.Case, endedEar
 	}
 	validity.Reasons = append(validity.Reasons, failures(cases)...)
 	if endedEarly != "" {
-		validity.Reasons = append(validity.Reasons, endedEarly)
+		validity.Reasons = append(validity.Reasons, "the run ended early: "+endedEarly)
 	}
 	validity.Valid = len(validity.Reasons) == 0
 	verdict := result.Verdict{Outcome: result.Reproduced, Expected: result.Reproduced, Checks: []result.Check{{
