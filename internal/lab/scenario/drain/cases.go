@@ -34,6 +34,10 @@ type row struct {
 const (
 	slowest = 10 * time.Second
 	every   = 100 * time.Millisecond
+	// What the balancer takes to learn of a gateway's end is not what the first cases are
+	// about, so that their preStop covers it amply.
+	propagation = 3 * time.Second
+	preStop     = 10 * time.Second
 )
 
 func always(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
@@ -58,9 +62,9 @@ func slowLoad(goesOn time.Duration) Load {
 func drained(g Gateway, p Protocol, drain time.Duration) Setup {
 	return Setup{
 		Gateway: g, Gateways: 2, Protocol: p,
-		Balancer: Balancer{Propagation: 3 * time.Second},
-		End:      End{PreStop: 5 * time.Second, Drain: drain, KeepIdle: g == HAProxy},
-		Load:     slowLoad(15 * time.Second),
+		Balancer: Balancer{Propagation: propagation},
+		End:      End{PreStop: preStop, Drain: drain, KeepIdle: g == HAProxy},
+		Load:     slowLoad(preStop + 10*time.Second),
 	}
 }
 
@@ -70,7 +74,10 @@ const lostInDrain = int((slowest - 5*time.Second) / every / 2)
 
 const (
 	whyShort = "what has longer to go than the drain is cut off; the application knows nothing of it, and does the work"
-	whyLong  = "the drain is longer than the slowest request"
+	// RFC 9113, section 8.7: a request whose stream was refused was not processed, and may
+	// be sent again whatever its method; net/http does.
+	whyRefused = "HAProxy's hard stop refuses the streams that it cuts off (RST_STREAM, REFUSED_STREAM), which says that they were not processed; the client sends them again by itself"
+	whyLong    = "the drain is longer than the slowest request"
 )
 
 // table is three requests of 4 s through one gateway, which is told to end 0.5 s after
@@ -95,8 +102,8 @@ const (
 func atZero(edge time.Duration) Setup {
 	return Setup{
 		Gateway: NetHTTP, Gateways: 2, Protocol: HTTP1, Edge: edge,
-		Balancer: Balancer{Propagation: 3 * time.Second},
-		End:      End{OnZero: true, Grace: 600 * time.Second},
+		Balancer: Balancer{Propagation: propagation},
+		End:      End{PreStop: preStop, OnZero: true, Grace: 600 * time.Second},
 		Load:     Load{Requests: 40, Every: every, Before: 3 * time.Second, Work: always(time.Second), NewConnections: true},
 		Keepers:  []Keeper{{Every: 70 * time.Second}, {}},
 	}
@@ -113,12 +120,12 @@ func terminating() Setup {
 // final are the settings that the incident ended with.
 func final(g Gateway, p Protocol) Setup {
 	const between = 200 * time.Millisecond
-	const before, preStop, drain = 12 * time.Second, 120 * time.Second, 90 * time.Second
+	const before, delay, drain = 12 * time.Second, 120 * time.Second, 90 * time.Second
 	s := Setup{
 		Gateway: g, Gateways: 2, Protocol: p,
-		Balancer: Balancer{Propagation: 90 * time.Second, DeregistrationDelay: preStop},
-		End:      End{PreStop: preStop, Drain: drain, KeepIdle: g == HAProxy},
-		Load:     Load{Requests: int((before + preStop + drain + 5*time.Second) / between), Every: between, Before: before, Work: always(slowest)},
+		Balancer: Balancer{Propagation: 90 * time.Second, DeregistrationDelay: delay},
+		End:      End{PreStop: delay, Drain: drain, KeepIdle: g == HAProxy},
+		Load:     Load{Requests: int((before + delay + drain + 5*time.Second) / between), Every: between, Before: before, Work: always(slowest)},
 		Keepers:  []Keeper{{Every: 25 * time.Second}, {}},
 	}
 	return s.forgiving()
@@ -167,10 +174,18 @@ var rows = func() []row {
 	var all []row
 	for _, g := range []Gateway{HAProxy, Nginx, NetHTTP} {
 		for _, p := range []Protocol{HTTP1, HTTP2} {
+			suffix := ""
+			short := want{outcome: executedFail, executed: about(lostInDrain), never: upTo(closeRaces)}
+			why := whyShort
+			if p == HTTP2 {
+				suffix = "-h2"
+			}
+			if p == HTTP2 && g == HAProxy {
+				short, why = want{outcome: workedTwice, twice: about(lostInDrain)}, whyRefused
+			}
 			all = append(all,
-				row{id: "short-drain", group: groupDrain, title: "a drain of 5 s, requests of 10 s", setup: drained(g, p, 5*time.Second),
-					want: want{outcome: executedFail, executed: about(lostInDrain), never: upTo(closeRaces)}, why: whyShort},
-				row{id: "long-drain", group: groupDrain, title: "a drain of 30 s, requests of 10 s", setup: drained(g, p, 30*time.Second),
+				row{id: "short-drain" + suffix, group: groupDrain, title: "a drain of 5 s, requests of 10 s", setup: drained(g, p, 5*time.Second), want: short, why: why},
+				row{id: "long-drain" + suffix, group: groupDrain, title: "a drain of 30 s, requests of 10 s", setup: drained(g, p, 30*time.Second),
 					want: want{outcome: executedSafe, never: upTo(closeRaces)}, why: whyLong},
 			)
 		}
@@ -187,7 +202,7 @@ var rows = func() []row {
 			}
 			all = append(all,
 				row{id: "table-2s" + id, group: groupTable, title: "a drain of 2 s, " + through, setup: table(g, 2*time.Second, edge), leastScale: tableScale,
-					want: want{outcome: says, executed: exactly(3), failsAt: 2 * time.Second}, why: whyShort},
+					want: want{outcome: says, executed: exactly(3), failsFrom: 2 * time.Second, failsUntil: 3500 * time.Millisecond}, why: whyShort},
 				row{id: "table-6s" + id, group: groupTable, title: "a drain of 6 s, " + through, setup: table(g, 6*time.Second, edge), leastScale: tableScale,
 					want: want{outcome: "200", ok: exactly(3)}, why: whyLong},
 			)
@@ -219,14 +234,9 @@ var rows = func() []row {
 			want: want{outcome: executedFail, executed: atLeast(1), never: atLeast(1)}, why: whyDefaults},
 		row{id: "restart-defaults", group: groupRestart, title: "no preStop, a drain of 5 s", setup: restart(Nginx, defaults),
 			want: want{outcome: executedFail, executed: atLeast(1), never: atLeast(1)}, why: whyDefaults},
-		row{id: "restart-recommended", group: groupRestart, title: "preStop of 75 s, a drain of 15 s", setup: restart(HAProxy, recommended.keepingIdle()),
-			want: want{outcome: nothingFails, ok: atLeast(1000)}, why: whyRule},
+		row{id: "restart-recommended", group: groupRestart, title: "preStop of 75 s, a drain of 15 s", setup: restart(HAProxy, recommended).forgiving(), defence: defenceRetryKey,
+			want: want{outcome: nothingFails, ok: atLeast(1000)}, why: whyRule + whyRace},
 		row{id: "restart-recommended", group: groupRestart, title: "preStop of 75 s, a drain of 15 s", setup: restart(Nginx, recommended).forgiving(), defence: defenceRetryKey,
 			want: want{outcome: nothingFails, ok: atLeast(1000)}, why: whyRule + whyRace},
 	)
 }()
-
-func (e End) keepingIdle() End {
-	e.KeepIdle = true
-	return e
-}

@@ -12,7 +12,8 @@ import (
 )
 
 // graceMargin is how much longer than its times a gateway may take to end by itself.
-const graceMargin = time.Second
+// HAProxy ends a second after its hard stop where clients keep resting connections.
+const graceMargin = 5 * time.Second
 
 // grace is when a gateway is killed.
 func (e End) grace() time.Duration {
@@ -100,7 +101,7 @@ func (w *world) endProcess(ctx context.Context, g *gateway, began time.Time) err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-timer.C:
-		if w.setup.Gateway == NetHTTP {
+		if w.setup.End.OnZero {
 			open, err := g.open(ctx)
 			if err != nil {
 				return fmt.Errorf("ask %s for its connections: %w", g.name, err)

@@ -34,7 +34,7 @@ func atLeast(n int) band { return band{n, -1} }
 func upTo(n int) band    { return band{0, n} }
 
 // about is n by arithmetic, on a machine that has other things to do as well.
-func about(n int) band { return band{n * 4 / 10, n * 16 / 10} }
+func about(n int) band { return band{n * 3 / 10, n * 2} }
 
 func (b band) has(n int) bool { return n >= b.least && (b.most < 0 || n <= b.most) }
 
@@ -54,8 +54,9 @@ type want struct {
 	ok, never, executed, twice band
 	// left are the connections that are open when the gateway is killed.
 	left int
-	// failsAt is when the requests fail, from when the gateway is told to end.
-	failsAt time.Duration
+	// failsFrom and failsUntil are when the requests fail, from when the gateway is told
+	// to end: not before the drain is over, and before they would have been answered.
+	failsFrom, failsUntil time.Duration
 	// endsWithin is how long the gateway may take to end by itself.
 	endsWithin time.Duration
 }
@@ -69,7 +70,7 @@ func (w want) okBand() band {
 
 // in is the want in scaled time.
 func (w want) in(scale float64) want {
-	w.failsAt, w.endsWithin = scaled(w.failsAt, scale), scaled(w.endsWithin, scale)
+	w.failsFrom, w.failsUntil, w.endsWithin = scaled(w.failsFrom, scale), scaled(w.failsUntil, scale), scaled(w.endsWithin, scale)
 	return w
 }
 
@@ -83,18 +84,14 @@ func (w want) inWords() string {
 	if w.left > 0 {
 		parts = append(parts, fmt.Sprintf("connections left %d", w.left))
 	}
-	if w.failsAt > 0 {
-		parts = append(parts, fmt.Sprintf("fails at %.2f s", w.failsAt.Seconds()))
+	if w.failsFrom > 0 {
+		parts = append(parts, fmt.Sprintf("fails at %.2f to %.2f s", w.failsFrom.Seconds(), w.failsUntil.Seconds()))
 	}
 	if w.endsWithin > 0 {
 		parts = append(parts, fmt.Sprintf("ends within %.2f s", w.endsWithin.Seconds()))
 	}
 	return strings.Join(parts, ", ")
 }
-
-// failSlack is how much later than the drain's end a client may learn of it; it is less
-// than what the request would have had to go.
-const failSlack = 250 * time.Millisecond
 
 // early is how much earlier than it should a timer of another process seems to end.
 const early = 20 * time.Millisecond
@@ -117,10 +114,10 @@ func (w want) judge(out Outcome) (got string, ok bool) {
 			parts = append(parts, c.inWords())
 		}
 	}
-	if w.failsAt > 0 {
+	if w.failsFrom > 0 {
 		first, last := failures(out.Requests)
 		parts = append(parts, fmt.Sprintf("fails at %.2f to %.2f s", first.Seconds(), last.Seconds()))
-		ok = ok && first >= w.failsAt-early && last <= w.failsAt+failSlack
+		ok = ok && first >= w.failsFrom-early && last <= w.failsUntil
 	}
 	if w.endsWithin > 0 && len(out.Ended) > 0 {
 		parts = append(parts, fmt.Sprintf("ends within %.2f s", out.Ended[0].At.Seconds()))

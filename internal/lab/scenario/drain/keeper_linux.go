@@ -27,7 +27,7 @@ const legWait = 5 * time.Second
 func (w *world) placeKeepers(ctx context.Context) ([]*keeper, error) {
 	var all []*keeper
 	for i, wanted := range w.setup.Keepers {
-		k := &keeper{name: fmt.Sprintf("k%d", i+1), every: wanted.Every}
+		k := &keeper{name: fmt.Sprintf("%s%d", keeperPrefix, i+1), every: wanted.Every}
 		k.caller = newCaller(w.hosts.client, w.setup.Protocol, w.entrance())
 		all = append(all, k)
 		if w.setup.Edge > 0 {
@@ -81,10 +81,10 @@ func (w *world) serverOf(ctx context.Context, client string) (string, error) {
 }
 
 // keep sends the keeper's requests until the gateways have ended.
-func (k *keeper) keep(ctx context.Context, ended *atomic.Bool) {
+func (k *keeper) keep(ctx context.Context, ended *atomic.Bool, attempts int) {
 	next := time.Now()
 	for i := 0; ; i++ {
-		s := k.send(ctx, order{id: fmt.Sprintf("%s-%d", k.name, i)})
+		s := k.send(ctx, order{id: fmt.Sprintf("%s-%d", k.name, i), attempts: attempts})
 		if ctx.Err() != nil {
 			return
 		}

@@ -26,8 +26,28 @@ const (
 )
 
 // Database is the PostgreSQL of all setups of a process: each has a table of its own. It
-// is there while a setup uses it. The zero value is ready.
-type Database struct{ host pghost.Server }
+// is there while a setup uses it, and has the setups start one after the other: to start
+// a world takes the whole machine for a moment, and would disturb those that run. The
+// zero value is ready.
+type Database struct {
+	host     pghost.Server
+	once     sync.Once
+	starting chan struct{} // holds whoever starts
+}
+
+// start runs f when nobody else starts.
+func (d *Database) start(ctx context.Context, f func(context.Context) error) error {
+	d.once.Do(func() { d.starting = make(chan struct{}, 1) })
+	select {
+	case d.starting <- struct{}{}:
+		defer func() { <-d.starting }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	return f(ctx)
+}
 
 // world is a setup that runs.
 type world struct {
@@ -70,18 +90,21 @@ func Carry(ctx context.Context, programs Programs, database *Database, s Setup, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w := &world{setup: s, programs: programs, folder: folder, fail: cancel}
-	if w.seat, err = database.host.Enter(ctx); err != nil {
-		return Outcome{}, err
-	}
-	w.table = fmt.Sprintf("work_%d", w.seat.Number)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
 		defer cancel()
-		err = errors.Join(err, w.stop(ctx), database.host.Leave(ctx))
+		err = errors.Join(err, w.stop(ctx))
+		if w.seat.PG != nil {
+			err = errors.Join(err, database.host.Leave(ctx))
+		}
 	}()
-	starting, started := context.WithTimeout(ctx, startWait)
-	err = w.start(starting)
-	started()
+	err = database.start(ctx, func(ctx context.Context) (err error) {
+		if w.seat, err = database.host.Enter(ctx); err != nil {
+			return err
+		}
+		w.table = fmt.Sprintf("work_%d", w.seat.Number)
+		return w.start(ctx)
+	})
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -222,7 +245,7 @@ func (w *world) happen(ctx context.Context) ([]sending, error) {
 		sent = all
 	})
 	for _, k := range keepers {
-		wg.Go(func() { k.keep(ctx, &l.ended) })
+		wg.Go(func() { k.keep(ctx, &l.ended, w.setup.Load.Attempts) })
 	}
 	err = sleepUntil(ctx, begin.Add(w.setup.Load.Before))
 	if err == nil {

@@ -84,10 +84,11 @@ type End struct {
 	// alone.
 	OnZero bool
 	// Grace is when it is killed, from the moment at which it is told to end; 0 is
-	// PreStop and Drain and a second.
+	// PreStop and Drain and five seconds.
 	Grace time.Duration
 	// KeepIdle leaves resting connections to their next request, which is answered with
-	// "Connection: close": of HAProxy alone (idle-close-on-response).
+	// "Connection: close": of HAProxy alone (idle-close-on-response). A request that comes
+	// on one near the end of the drain is cut off like any other.
 	KeepIdle bool
 }
 
@@ -147,7 +148,7 @@ type Ended struct {
 	At time.Duration
 	// Killed: the grace was over.
 	Killed bool
-	// Left are its connections that were open when it ended, or was killed.
+	// Left are the connections that were open when it was killed: of End.OnZero alone.
 	Left []Connection
 }
 
