@@ -63,7 +63,7 @@ func drained(g Gateway, p Protocol, drain time.Duration) Setup {
 	return Setup{
 		Gateway: g, Gateways: 2, Protocol: p,
 		Balancer: Balancer{Propagation: propagation},
-		End:      End{PreStop: preStop, Drain: drain, KeepIdle: g == HAProxy},
+		End:      End{PreStop: preStop, Drain: drain},
 		Load:     slowLoad(preStop + 10*time.Second),
 	}
 }
@@ -72,12 +72,17 @@ func drained(g Gateway, p Protocol, drain time.Duration) Setup {
 // to go than the drain of 5 s: half of those that began in as long before.
 const lostInDrain = int((slowest - 5*time.Second) / every / 2)
 
+// slowRequests is how many of slowLoad's requests are on one gateway of two at a time.
+const slowRequests = int(slowest / every / 2)
+
 const (
 	whyShort = "what has longer to go than the drain is cut off; the application knows nothing of it, and does the work"
 	// RFC 9113, section 8.7: a request whose stream was refused was not processed, and may
 	// be sent again whatever its method; net/http does.
 	whyRefused = "HAProxy's hard stop refuses the streams that it cuts off (RST_STREAM, REFUSED_STREAM), which says that they were not processed; the client sends them again by itself"
-	whyLong    = "the drain is longer than the slowest request"
+	// What idle-close-on-response costs: without it nothing comes once the drain has begun.
+	whyKeepIdle = "a request that comes on a resting connection in the drain is taken, has longer to go than what is left of it, and is cut off too"
+	whyLong     = "the drain is longer than the slowest request"
 )
 
 // table is three requests of 4 s through one gateway, which is told to end 0.5 s after
@@ -190,6 +195,10 @@ var rows = func() []row {
 			)
 		}
 	}
+	keeping := drained(HAProxy, HTTP1, 5*time.Second)
+	keeping.End.KeepIdle = true
+	all = append(all, row{id: "short-drain-keep-idle", group: groupDrain, title: "a drain of 5 s, requests of 10 s, and resting connections are left to their next request",
+		setup: keeping, want: want{outcome: executedFail, executed: band{lostInDrain * 3 / 10, lostInDrain + slowRequests}}, why: whyKeepIdle})
 	for _, edge := range []time.Duration{0, edgeIdle} {
 		id, through := "", "directly through the balancer"
 		if edge > 0 {
