@@ -44,6 +44,9 @@ var (
 	wellTwo  = bound{readTwo, 0, 10}
 	idle1    = bound{idleOne, 0, 5}
 	idle2    = bound{idleTwo, 0, 5}
+	// What is sent again is sent until patience is over, and then takes its time.
+	later1   = bound{idleOne, 0, 9}
+	later2   = bound{idleTwo, 0, 9}
 	stuck1   = bound{idleOne, never, never}
 	stuck2   = bound{idleTwo, never, never}
 	noneFail = bound{fastFailed, 0, 1}
@@ -88,25 +91,25 @@ var cells = []cell{
 	},
 	{
 		id: "rr-one-resend", choice: roundRobin, handling: resends, profile: "anti",
-		want:      expect{unharmed, []bound{noneFail, {fastLate, 37, 46}, {upstreamFailed, 0, 2}, fullOne, wellTwo, stuck1, idle2}},
+		want:      expect{unharmed, []bound{noneFail, {fastLate, 37, 46}, {upstreamFailed, 0, 2}, fullOne, wellTwo, stuck1, later2}},
 		predicted: "one is full at 10 s as before, and nginx sends its share to the other 5 s later: nothing fails, and 50 s of 60 of half of /fast, 41.7 % of all, are 5 s late",
 		why:       whyAgain + "; the other has workers for all, since its upstream answers at once",
 	},
 	{
 		id: "rr-one-resend", choice: roundRobin, handling: resends, profile: "fixed",
-		want:      expect{unharmed, []bound{noneFail, noneLate, {upstreamFailed, 0, 5}, permits1, wellTwo, idle1, idle2}},
+		want:      expect{unharmed, []bound{noneFail, noneLate, {upstreamFailed, 0, 5}, permits1, wellTwo, later1, later2}},
 		predicted: "each 503 and 504 of one is answered by the other: the 50 % of /upstream that failed are saved, after 0.1 to 2 s",
 		why:       "the failures are quick, and the other victim's upstream is well",
 	},
 	{
 		id: "rr-one-eject", choice: roundRobin, handling: ejects, profile: "anti",
-		want:      expect{unharmed, []bound{noneFail, noneLate, {upstreamFailed, 0, 2}, {readOne, 60, 140}, wellTwo, idle2}},
+		want:      expect{unharmed, []bound{noneFail, noneLate, {upstreamFailed, 0, 2}, {readOne, 60, 140}, wellTwo, later2}},
 		predicted: "the first timeout, at 5 s, takes one out: it then holds 100 of 200, is tried again with a request at a time, and is never full",
 		why:       "while it is out nothing is sent to it; /upstream that it held is sent to the other",
 	},
 	{
 		id: "rr-one-eject", choice: roundRobin, handling: ejects, profile: "fixed",
-		want:      expect{unharmed, []bound{noneFail, noneLate, {upstreamFailed, 0, 5}, {readOne, 0, 20}, wellTwo, idle1, idle2}},
+		want:      expect{unharmed, []bound{noneFail, noneLate, {upstreamFailed, 0, 5}, {readOne, 0, 20}, wellTwo, later1, later2}},
 		predicted: "the first 503, after 1.1 s, takes one out; the other serves all",
 		why:       "as re-sent, and one is hardly asked",
 	},
@@ -142,7 +145,7 @@ var cells = []cell{
 	},
 	{
 		id: "rr-both-resend", bothSlow: true, choice: roundRobin, handling: resends, profile: "fixed",
-		want:      expect{unharmed, []bound{noneFail, noneLate, {upstreamFailed, 98, 100}, permits1, permits2, idle1, idle2}},
+		want:      expect{unharmed, []bound{noneFail, noneLate, {upstreamFailed, 98, 100}, permits1, permits2, later1, later2}},
 		predicted: "0 of /fast and all of /upstream, with each call made at both",
 		why:       whyFixed + ", also of twice the calls",
 	},
@@ -154,7 +157,7 @@ var cells = []cell{
 	},
 	{
 		id: "rr-both-eject", bothSlow: true, choice: roundRobin, handling: ejects, profile: "fixed",
-		want:      expect{atBalancer, []bound{{fastFailed, 60, 98}, {unasked, 60, 98}, {upstreamFailed, 98, 100}, {readOne, 0, 20}, {readTwo, 0, 20}, idle1, idle2}},
+		want:      expect{atBalancer, []bound{{fastFailed, 60, 98}, {unasked, 60, 98}, {upstreamFailed, 98, 100}, {readOne, 0, 20}, {readTwo, 0, 20}, later1, later2}},
 		predicted: "the first 503, after 1.1 s, takes one out, and being sent again takes out the other: nginx answers 502 to everything for 10 s and more, then the same again",
 		why:       whyOut + ", although both victims have workers for it",
 	},

@@ -30,7 +30,7 @@ const (
 	fastFailed     figure = iota // of all /fast, in percent
 	fastFailedOne                // of /fast in the share of victim one, in percent
 	fastFailedTwo                // and of victim two
-	fastLate                     // of all /fast that was answered, only after patience, in percent
+	fastLate                     // of all /fast, answered but only after patience, in percent
 	unasked                      // of all /fast that nginx refused without asking a victim, in percent
 	upstreamFailed               // of all /upstream, in percent
 	shareOne                     // of all requests that were sent to victim one first, in percent
@@ -40,21 +40,21 @@ const (
 	idleTwo                      // and of victim two
 )
 
-// never is when a pool was idle that was not while it was watched.
+// never is when a pool was idle that was not idle at the end of the watch.
 var never = math.Inf(1)
 
 var figureWords = map[figure]struct{ name, unit string }{
 	fastFailed:     {"/fast failed", " %"},
-	fastFailedOne:  {"of the share of one", " %"},
-	fastFailedTwo:  {"of the share of two", " %"},
+	fastFailedOne:  {"in the share of one", " %"},
+	fastFailedTwo:  {"in the share of two", " %"},
 	fastLate:       {"/fast answered late", " %"},
 	unasked:        {"/fast refused by nginx", " %"},
 	upstreamFailed: {"/upstream failed", " %"},
-	shareOne:       {"share of one", " %"},
-	readOne:        {"in the upstream read one", ""},
-	readTwo:        {"two", ""},
-	idleOne:        {"pool idle after the load one", " s"},
-	idleTwo:        {"two", " s"},
+	shareOne:       {"sent to one first", " %"},
+	readOne:        {"workers of one in the upstream read", ""},
+	readTwo:        {"workers of two in the upstream read", ""},
+	idleOne:        {"pool of one idle after", " s"},
+	idleTwo:        {"pool of two idle after", " s"},
 }
 
 // bound is the range in which a figure must lie.
@@ -107,7 +107,7 @@ func (e expect) words(what outcome, value func(bound) string) string {
 
 func number(v float64, unit string) string {
 	if math.IsInf(v, 0) {
-		return "not while watched"
+		return "never"
 	}
 	return fmt.Sprintf("%g%s", v, unit)
 }

@@ -29,7 +29,7 @@ type joined struct {
 	shares               [len(names)]share
 	fast, fastFailed     int
 	upstream, upFailed   int
-	fastOK, fastLate     int // answered; of them late
+	fastLate             int // answered, but late
 	unasked              int // /fast that failed without a victim having been asked
 	sentTwice            int // by nginx
 	counts               result.CaseCounts
@@ -173,11 +173,8 @@ func (j *joined) add(r result.Request, tries []balancer.Try, e evidence) error {
 		if len(asked) == 0 && r.Outcome == outcomeHTTPError {
 			j.unasked++
 		}
-	default:
-		j.fastOK++
-		if r.Response >= e.late {
-			j.fastLate++
-		}
+	case r.Response >= e.late:
+		j.fastLate++
 	}
 	return nil
 }

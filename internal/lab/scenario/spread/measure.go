@@ -36,7 +36,7 @@ type measurement struct {
 
 	place  *place
 	loadOn time.Time
-	pools  [len(names)]poolWatch
+	pools  [len(names)]*poolWatch
 }
 
 // run measures the cell and judges it.
@@ -105,7 +105,7 @@ func (m *measurement) load(ctx context.Context, end context.CancelCauseFunc) (ev
 	e := evidence{late: m.settings.real(patience)}
 	for i, v := range m.place.victims {
 		e.addresses[i] = v.address.Public
-		m.pools[i] = poolWatch{place: m.place, victim: v, loadOn: m.loadOn, tick: max(m.settings.real(time.Second), tickFloor)}
+		m.pools[i] = &poolWatch{place: m.place, victim: v, loadOn: m.loadOn, tick: max(m.settings.real(time.Second), tickFloor)}
 		beside.Go(func() { m.pools[i].run(watching) })
 		beside.Go(func() {
 			if err := m.dump(watching, v, &e.dumps[i]); err != nil {
@@ -116,11 +116,25 @@ func (m *measurement) load(ctx context.Context, end context.CancelCauseFunc) (ev
 	if err := awaitLoad(ctx, load); err != nil {
 		return e, err
 	}
-	if sleepUntil(ctx, loadOff.Add(m.settings.real(watchFor))) {
-		stop()
-	}
+	m.awaitIdle(ctx, loadOff)
+	stop()
 	beside.Wait()
 	return e, errors.Join(m.collect(ctx, &e), m.writePools())
+}
+
+// awaitIdle returns when both pools are idle after the load, or the watch is over.
+func (m *measurement) awaitIdle(ctx context.Context, loadOff time.Time) {
+	for end := loadOff.Add(m.settings.real(watchFor)); time.Now().Before(end); {
+		idle := 0
+		for i := range m.pools {
+			if m.pools[i].watched(loadOff).idle {
+				idle++
+			}
+		}
+		if idle == len(m.pools) || !sleepUntil(ctx, time.Now().Add(m.pools[0].tick)) {
+			return
+		}
+	}
 }
 
 // loadArgs are the arguments of the load generator.
@@ -212,14 +226,15 @@ func (m *measurement) fill(c *result.Case, e evidence, j joined) {
 	c.Counts, c.HandlerRuns = j.counts, j.runs
 	for i, victim := range m.place.victims {
 		of := j.shares[i]
-		pool := &m.pools[i]
+		pool := m.pools[i]
 		watched := pool.watched(m.loadOn.Add(m.settings.real(loadFor)))
 		one := result.CaseVictim{
 			Name: victim.name, Slow: victim.slow, Fast: of.fast, FastFailed: of.fastFailed,
 			Upstream: of.upstream, UpstreamFailed: of.upstreamFailed, Retried: of.retried,
-			MaxBusy: pool.maxBusy, MaxQueued: pool.maxQueued, Where: maps.Clone(e.dumps[i].Where),
+			Where:    maps.Clone(e.dumps[i].Where),
 			WatchedS: m.settings.scenarioSeconds(watched.watched),
 		}
+		one.MaxBusy, one.MaxQueued = pool.most()
 		idle := [...]figure{idleOne, idleTwo}[i]
 		v.figures[idle] = never
 		if watched.idle {

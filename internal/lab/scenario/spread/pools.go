@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"chokepoint/internal/adminapi"
@@ -19,16 +20,15 @@ const poolsFile = "pools.csv"
 // load.
 var poolColumns = []string{"at_s", "victim", "workers", "busy", "queued", "permits_held", "connections"}
 
-// poolWatch asks a victim for its pool at every tick. Its figures may be read when run
-// has returned.
+// poolWatch asks a victim for its pool at every tick.
 type poolWatch struct {
 	place  *place
 	victim victim
 	loadOn time.Time
 	tick   time.Duration
 
-	samples            []poolSample
-	maxBusy, maxQueued int
+	mu      sync.Mutex
+	samples []poolSample
 }
 
 // poolSample is one answer; at is in real time from the start of the load.
@@ -48,9 +48,24 @@ func (p *poolWatch) run(ctx context.Context) {
 		if err := p.place.getJSON(ctx, p.victim, adminapi.PathStats, &stats); err != nil {
 			continue
 		}
+		p.mu.Lock()
 		p.samples = append(p.samples, poolSample{time.Since(p.loadOn), stats})
-		p.maxBusy, p.maxQueued = stats.Pool.MaxBusy, stats.Pool.MaxQueued
+		p.mu.Unlock()
 	}
+}
+
+func (p *poolWatch) all() []poolSample {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.samples // what is appended later does not change these
+}
+
+// most are the extremes of the pool, as the victim has kept them.
+func (p *poolWatch) most() (busy, queued int) {
+	for _, s := range p.all() {
+		busy, queued = max(busy, s.stats.Pool.MaxBusy), max(queued, s.stats.Pool.MaxQueued)
+	}
+	return busy, queued
 }
 
 // recovery is what was seen of a pool after the load, in real time.
@@ -63,11 +78,15 @@ type recovery struct {
 // watched is the pool after the load's end, by its last answer: the victim says itself
 // since when it is idle.
 func (p *poolWatch) watched(loadOff time.Time) recovery {
-	if len(p.samples) == 0 {
+	samples := p.all()
+	if len(samples) == 0 {
 		return recovery{}
 	}
-	last := p.samples[len(p.samples)-1]
-	r := recovery{watched: max(last.at-loadOff.Sub(p.loadOn), 0)}
+	last := samples[len(samples)-1]
+	if last.at < loadOff.Sub(p.loadOn) {
+		return recovery{}
+	}
+	r := recovery{watched: last.at - loadOff.Sub(p.loadOn)}
 	pool := last.stats.Pool
 	if pool.Busy == 0 && pool.Queued == 0 && !pool.IdleSince.IsZero() {
 		r.idle, r.after = true, max(pool.IdleSince.Sub(loadOff), 0)
@@ -81,7 +100,7 @@ func (m *measurement) writePools() error {
 	w := csv.NewWriter(&b)
 	_ = w.Write(poolColumns) // a bytes.Buffer takes every write
 	for i := range m.pools {
-		for _, s := range m.pools[i].samples {
+		for _, s := range m.pools[i].all() {
 			row := []string{strconv.FormatFloat(m.settings.scenarioSeconds(s.at), 'f', 2, 64), m.pools[i].victim.name}
 			for _, n := range []int{s.stats.Pool.Workers, s.stats.Pool.Busy, s.stats.Pool.Queued, s.stats.PermitsHeld, s.stats.Listener.Connections} {
 				row = append(row, strconv.Itoa(n))
