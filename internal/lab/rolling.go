@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 
 	"chokepoint/internal/lab/balancer"
@@ -45,8 +44,5 @@ func (l *Lab) checkConfig(ctx context.Context, b balancer.Binary, config balance
 		return err
 	}
 	defer l.remove(ctx, folder)
-	if err := b.Check(ctx, l.launcher, balancer.Options{Name: string(b.Kind), Folder: folder.Path(), Config: config}); err != nil {
-		return fmt.Errorf("%s: %w", b.Path, err)
-	}
-	return nil
+	return b.Check(ctx, l.launcher, balancer.Options{Name: string(b.Kind), Folder: folder.Path(), Config: config})
 }

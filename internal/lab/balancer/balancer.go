@@ -109,11 +109,21 @@ func (c Config) fill(text string) (string, error) {
 	return "", fmt.Errorf("no placeholder %s; there are %s", unknown[0], strings.Join(known, " "))
 }
 
+// Validate says which placeholder has no value.
+func (c Config) Validate() error {
+	for _, text := range []string{c.Global, c.Body} {
+		if _, err := c.fill(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Options say what to run, and where.
 type Options struct {
 	// Name is what errors, reports and the files call it, such as "edge".
 	Name string
-	// Folder exists, and gets the files: NAME.conf, NAME.log (what the program says of
+	// Folder exists, and gets the files: NAME.conf (the frame), NAME-body.conf, NAME.log (what the program says of
 	// itself: nginx's error log, HAProxy's log), NAME-access.log (nginx).
 	Folder string
 	Config Config
@@ -151,18 +161,26 @@ func (b Binary) write(o Options) error {
 	if err != nil {
 		return err
 	}
-	text := b.frame(o.Name, global, body)
 	if err := os.MkdirAll(o.path(temporarySuffix), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(o.path(".conf"), []byte(text), 0o644)
+	// The body is a file of its own, so that the lines which the program complains about
+	// are the caller's.
+	if err := os.WriteFile(o.path(bodySuffix), []byte(body), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(o.path(".conf"), []byte(b.frame(o.Name, global)), 0o644)
 }
 
-func (b Binary) frame(name, global, body string) string {
+// bodySuffix is that of the file with the caller's part.
+const bodySuffix = "-body.conf"
+
+// frame is the configuration around the caller's body.
+func (b Binary) frame(name, global string) string {
 	if b.Kind == HAProxy {
-		return haproxyFrame(name, global, body)
+		return haproxyFrame(name, global)
 	}
-	return nginxFrame(name, global, body, os.Geteuid() == 0)
+	return nginxFrame(name, global, os.Geteuid() == 0)
 }
 
 // Check writes the configuration and has the program check it (nginx -t, haproxy -c),
@@ -234,7 +252,7 @@ func (b Binary) spec(o Options, args ...string) proc.Spec {
 		StopSignal: syscall.SIGTERM, DeathSignal: syscall.SIGTERM,
 	}
 	if b.Kind == HAProxy {
-		spec.Args = append(args, "-db", "-f", o.Name+".conf")
+		spec.Args = append(args, "-db", "-f", o.Name+".conf", "-f", o.Name+bodySuffix)
 	} else {
 		spec.Args = append(args, "-p", "./", "-c", o.Name+".conf")
 	}

@@ -13,13 +13,12 @@ import (
 // haproxyFrame is the configuration around the caller's text. The log of those who
 // say "log global" goes to standard output, and so to NAME.log; the runtime API has
 // the relative name that fits into a socket's address however long the folder's is.
-func haproxyFrame(name, global, body string) string {
+func haproxyFrame(name, global string) string {
 	return fmt.Sprintf(`global
     log stdout format raw local0 info
     stats socket unix@%s.sock mode 600 level admin
 %s
-%s
-`, name, global, body)
+`, name, global)
 }
 
 const (

@@ -23,7 +23,7 @@ const temporarySuffix = "-temp"
 // root for an account that may not enter the folder, so they keep it; in a user
 // namespace there is no root to give up. A request takes two connections, so that
 // 8,000 may be in flight, which no scenario has.
-func nginxFrame(name, global, body string, root bool) string {
+func nginxFrame(name, global string, root bool) string {
 	user := ""
 	if root {
 		user = "user root;\n"
@@ -41,9 +41,9 @@ events { worker_connections 16384; }
 http {
 %s    log_format lab escape=json '%s';
     access_log %s-access.log lab;
-%s
+    include %s%s;
 }
-`, user, name, global, temporary, nginxLogFormat, name, body)
+`, user, name, global, temporary, nginxLogFormat, name, name, bodySuffix)
 }
 
 // nginxLogFormat is a line of NAME-access.log: JSON, of which all values are strings,

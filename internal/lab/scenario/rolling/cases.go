@@ -36,6 +36,7 @@ const (
 	whyForgotten = "without an entry no SYN can be sent: the kernel asks at once, three times a second apart, and then the connections fail with 113: the long wait was the entry's"
 	whyReplayed  = "nginx may send again what was sent, whatever the method: the work was begun twice"
 	whyDrained   = "the new worker knows one server alone; the old one closes what it keeps, and finishes what it has begun"
+	whyReaders   = "a deploy loses no request, and nothing that must not be done twice is"
 	whyDrainCut  = "taken out first, so that no request meets the end of the server but that which was in flight: that one is cut off all the same"
 )
 
@@ -83,6 +84,19 @@ func (e expect) lost() expect {
 // finished is that the request in flight is answered with "Connection: close", after which
 // both ends close.
 func (e expect) finished() expect { e.kept = endedByEither; return e.withInFlight("200") }
+
+// nothingLost is what is wanted of a reader's configuration, however it comes about: every
+// request is answered, and only what may be sent twice is.
+func (r row) nothingLost(method string) expect {
+	e := expect{answered: exactly(requests), slow: counted{0, requests}}
+	if r.inFlight {
+		e = e.withInFlight("200")
+		if method == methodGET {
+			e.executedTwice = counted{0, 1}
+		}
+	}
+	return e
+}
 
 // byBalancer is that nginx ends the connection that it keeps.
 func (e expect) byBalancer() expect { e.kept = endedByBalancer; return e }

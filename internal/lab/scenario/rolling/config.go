@@ -17,10 +17,9 @@ var ownConfig string
 // The placeholders of a configuration. A server's is replaced by its address, and, where
 // it is taken out before it ends, by its address and "down".
 const (
-	holdsListen     = "@LISTEN@"
-	holdsWAS1       = "@WAS1@"
-	holdsWAS2       = "@WAS2@"
-	holdsDirectives = "@DIRECTIVES@" // optional: what a defence puts into the location
+	holdsListen = "@LISTEN@"
+	holdsWAS1   = "@WAS1@"
+	holdsWAS2   = "@WAS2@"
 )
 
 var logsAccess = regexp.MustCompile(`(?m)^[^#]*\baccess_log\s`)
@@ -38,16 +37,17 @@ func checkText(text string) error {
 	return nil
 }
 
-// takesDirectives says whether a defence can put a directive into the configuration.
-func (s Settings) takesDirectives() bool { return strings.Contains(s.Config, holdsDirectives) }
-
 // config is the balancer's configuration with so many addresses. out takes the first
 // server out.
 func (s Settings) config(listen, was1, was2, directives string, out bool) balancer.Config {
 	if out {
 		was1 += " down"
 	}
-	return balancer.Config{Body: s.Config, Values: map[string]string{"LISTEN": listen, "WAS1": was1, "WAS2": was2, "DIRECTIVES": directives}}
+	values := map[string]string{"LISTEN": listen, "WAS1": was1, "WAS2": was2}
+	if s.ConfigFile == "" {
+		values["DIRECTIVES"] = directives // the place in the lab's own
+	}
+	return balancer.Config{Body: s.Config, Values: values}
 }
 
 // ForCheck is the configuration with addresses that every machine has, for nginx -t

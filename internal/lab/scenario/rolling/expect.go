@@ -37,7 +37,7 @@ const (
 	noneOpened     = "none was opened" // no SYN was sent
 )
 
-// expect is what a case wants. Every field is judged.
+// expect is what a case wants.
 type expect struct {
 	// What became of the requests that were sent from the moment on at which the server
 	// was told to end: answered under 400, given up by the client, and answered 502. slow
@@ -48,7 +48,8 @@ type expect struct {
 	inFlight string
 	// By joined ids, those in flight included.
 	neverReached, failedButExecuted, executedTwice counted
-	// kept is how the kept connection to the server ended, fresh what the first new one met.
+	// kept is how the kept connection to the server ended, fresh what the first new one met;
+	// without kept neither is judged.
 	kept, fresh string
 	// out is when nginx takes the server out, where the case goes on until then.
 	out *outAfter
@@ -79,8 +80,10 @@ func (e expect) words(what string, timedOut, badGateway, slow, neverReached, fai
 	if e.inFlight != "" {
 		words = append(words, "in flight "+inFlight)
 	}
-	words = append(words, neverReached.String()+" never reached", failedButExecuted.String()+" failed but executed", executedTwice.String()+" executed twice",
-		"kept connection: "+kept, "new connection: "+fresh)
+	words = append(words, neverReached.String()+" never reached", failedButExecuted.String()+" failed but executed", executedTwice.String()+" executed twice")
+	if e.kept != "" {
+		words = append(words, "kept connection: "+kept, "new connection: "+fresh)
+	}
 	return strings.Join(words, ", ")
 }
 
@@ -126,7 +129,7 @@ func (e expect) got(v seen) string {
 // met says whether what was seen is what was wanted.
 func (e expect) met(v seen) bool {
 	kept := v.kept == e.kept || e.kept == endedByEither && (v.kept == endedByServer || v.kept == endedByBalancer)
-	if !kept || v.usedAfterEnd > 0 || v.fresh != e.fresh ||
+	if e.kept != "" && (!kept || v.usedAfterEnd > 0 || v.fresh != e.fresh) ||
 		!e.failedButExecuted.met(v.failedButExecuted) || !e.executedTwice.met(v.executedTwice) {
 		return false
 	}

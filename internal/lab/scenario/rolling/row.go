@@ -84,14 +84,19 @@ func Build(settings json.RawMessage) ([]matrix.Case, error) {
 	return Cases(s), nil
 }
 
-// Cases are the cells of the matrix, in the order of a report. With a configuration that
-// has no place for a directive, those whose defence is one are left out.
+// Cases are the cells of the matrix, in the order of a report. Of a reader's configuration
+// it is wanted that no request is lost; what a defence would put into the lab's own is in
+// it or is not, so that those cases are left out.
 func Cases(s Settings) []matrix.Case {
 	gate := matrix.NewGate()
 	var cases []matrix.Case
 	for _, r := range rows {
-		if r.defence.directives != "" && !s.takesDirectives() {
-			continue
+		readers := s.ConfigFile != ""
+		if readers {
+			if r.defence.directives != "" || r.defence.flush {
+				continue
+			}
+			r.untilOut, r.why = false, whyReaders
 		}
 		for _, method := range []string{methodGET, methodPOST} {
 			wants, ok := r.wants[method]
@@ -99,6 +104,9 @@ func Cases(s Settings) []matrix.Case {
 				continue
 			}
 			want := wants(s)
+			if readers {
+				want = r.nothingLost(method)
+			}
 			cases = append(cases, matrix.Case{
 				Case: result.Case{
 					ID: r.id, Group: r.group, Title: r.title, Client: result.ClientNginx, Method: method,

@@ -99,6 +99,9 @@ func (s *Settings) Validate() error {
 		return fmt.Errorf("-nginx-config %s: %w", s.ConfigFile, err)
 	}
 	s.Config = string(text)
+	if err := s.ForCheck().Validate(); err != nil {
+		return fmt.Errorf("-nginx-config %s: %w", s.ConfigFile, err)
+	}
 	return nil
 }
 
