@@ -29,6 +29,7 @@ const usage = `Usage: lab COMMAND [flags]
   lab attach              the same on a service that is not the lab's own
   lab report FOLDER...    render the report of a results folder anew
   lab size                a timeout and permits for an upstream, with the reason for each
+  lab run drainmap        a map: how long a gateway serves on and drains, and what that loses
   lab advise drain        how long a gateway serves on and drains, to paste for four products
   lab dump SOURCE...      who stands where in dumps of Go or Java, and waits for what
   lab gateway             a reverse proxy of Go, as a program to drain

@@ -16,6 +16,7 @@ import (
 	"chokepoint/internal/lab/scenario/closerace"
 	"chokepoint/internal/lab/scenario/deadconn"
 	"chokepoint/internal/lab/scenario/drain"
+	"chokepoint/internal/lab/scenario/drainmap"
 	"chokepoint/internal/lab/scenario/rolling"
 	"chokepoint/internal/lab/scenario/spread"
 	"chokepoint/internal/lab/world"
@@ -40,6 +41,8 @@ func runScenario(ctx context.Context, args []string, stdout, stderr io.Writer) (
 			return runDeadConnections(ctx, args[1:], stdout, stderr)
 		case spread.Name:
 			return runSpread(ctx, args[1:], stdout, stderr)
+		case drainmap.Name:
+			return runDrainMap(ctx, args[1:], stdout, stderr)
 		case drain.Name:
 			return runDrain(ctx, args[1:], stdout, stderr)
 		}

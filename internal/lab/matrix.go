@@ -16,6 +16,7 @@ import (
 	"chokepoint/internal/lab/scenario"
 	"chokepoint/internal/lab/scenario/deadconn"
 	"chokepoint/internal/lab/scenario/drain"
+	"chokepoint/internal/lab/scenario/drainmap"
 	"chokepoint/internal/lab/scenario/rolling"
 	"chokepoint/internal/lab/world"
 	"chokepoint/internal/result"
@@ -28,6 +29,7 @@ const CasesCommand = "sandbox-cases"
 // builders make the cases of the scenarios whose cases have hosts of their own.
 var builders = map[string]matrix.Builder{
 	deadconn.Name: deadconn.Build, drain.Name: drain.Build, rolling.Name: rolling.Build,
+	drainmap.Name: drainmap.Build,
 }
 
 // ServeCases is CasesCommand. It returns the exit code.
@@ -59,6 +61,11 @@ func (l *Lab) DeadConnections(ctx context.Context, s deadconn.Settings, cases []
 // matrix has the cases of a plan carried out in a sandbox, and publishes what came of
 // them. programs are the hashes of what ran.
 func (l *Lab) matrix(ctx context.Context, resultsDir string, plan matrix.Plan, cases []matrix.Case, effective, programs map[string]string) (string, result.Summary, error) {
+	return l.matrixConcluded(ctx, resultsDir, plan, cases, effective, programs, func(*result.Summary) error { return nil })
+}
+
+// matrixConcluded is matrix for cases that say something together: conclude adds that.
+func (l *Lab) matrixConcluded(ctx context.Context, resultsDir string, plan matrix.Plan, cases []matrix.Case, effective, programs map[string]string, conclude func(*result.Summary) error) (string, result.Summary, error) {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return "", result.Summary{}, fmt.Errorf("the limit of open files: %w", err)
@@ -83,10 +90,9 @@ func (l *Lab) matrix(ctx context.Context, resultsDir string, plan matrix.Plan, c
 		if ctx.Err() != nil {
 			endedEarly = context.Cause(ctx).Error()
 		}
-		return scenario.Outcome{
-			Summary: matrix.Summarise(plan.Scenario, started, done, endedEarly),
-			World:   world.Description{Runtime: "netlab", Programs: programs},
-		}, nil
+		summary := matrix.Summarise(plan.Scenario, started, done, endedEarly)
+		err = conclude(&summary)
+		return scenario.Outcome{Summary: summary, World: world.Description{Runtime: "netlab", Programs: programs}}, err
 	}
 	return l.run(ctx, resultsDir, plan.Scenario, 1, into, func(w world.Description) result.Manifest {
 		return newManifest(0, effective, w)

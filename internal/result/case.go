@@ -54,6 +54,8 @@ type Case struct {
 	After  *Observed `json:"after,omitempty"`
 	// Retransmits is how many segments of the judged exchange were sent again.
 	Retransmits int `json:"retransmits"`
+	// Ending is how the gateway of a case is ended, of a scenario that is a map of that.
+	Ending *CaseEnding `json:"ending,omitempty"`
 	// Requests are the single requests of a case that sends several.
 	Requests []CaseRequest `json:"requests,omitempty"`
 	// Events are what happened on the path and to the servers meanwhile, in the order
@@ -75,6 +77,28 @@ type CaseCounts struct {
 	NeverReached      int `json:"never_reached"`       // failed, and no handler ran
 	FailedButExecuted int `json:"failed_but_executed"` // failed, and the work was done
 	ExecutedTwice     int `json:"executed_twice"`      // done more than once, whatever the client saw
+}
+
+// CaseEnding is how the gateway of a case is ended, in real seconds, and what the model
+// says that becomes of the requests.
+type CaseEnding struct {
+	PreStopS  float64         `json:"pre_stop_s"` // how long it serves as before
+	DrainS    float64         `json:"drain_s"`    // how long it may then drain
+	Predicted PredictedCounts `json:"predicted"`
+}
+
+// PredictedCounts are CaseCounts before the run, as ranges: a run is not so exact that
+// none of its requests comes to lie on either side of a limit.
+type PredictedCounts struct {
+	OK                CountRange `json:"ok"`
+	NeverReached      CountRange `json:"never_reached"`
+	FailedButExecuted CountRange `json:"failed_but_executed"`
+}
+
+// CountRange is a range of counts, both ends included.
+type CountRange struct {
+	Low  int `json:"low"`
+	High int `json:"high"`
 }
 
 // Observed is the state of both ends' sockets and of the device between them.
