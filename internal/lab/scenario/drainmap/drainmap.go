@@ -30,7 +30,7 @@ const (
 	gateways = 2
 	// slack is by how much anything in a run may be late: a request, its answer, the
 	// balancer, the end of the gateway.
-	slack = 100 * time.Millisecond
+	slack = 150 * time.Millisecond
 	// settle is for how long the load goes on, once as many requests are in flight as
 	// there will be, before the gateway is told to end.
 	settle = 500 * time.Millisecond
