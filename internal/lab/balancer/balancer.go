@@ -123,7 +123,8 @@ func (c Config) Validate() error {
 type Options struct {
 	// Name is what errors, reports and the files call it, such as "edge".
 	Name string
-	// Folder exists, and gets the files: NAME.conf (the frame), NAME-body.conf, NAME.log (what the program says of
+	// Folder exists, and gets the files: NAME.conf (the caller's
+	// part), NAME-frame.conf, NAME.log (what the program says of
 	// itself: nginx's error log, HAProxy's log), NAME-access.log (nginx).
 	Folder string
 	Config Config
@@ -169,11 +170,14 @@ func (b Binary) write(o Options) error {
 	if err := os.WriteFile(o.path(bodySuffix), []byte(body), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(o.path(".conf"), []byte(b.frame(o.Name, global)), 0o644)
+	return os.WriteFile(o.path(frameSuffix), []byte(b.frame(o.Name, global)), 0o644)
 }
 
-// bodySuffix is that of the file with the caller's part.
-const bodySuffix = "-body.conf"
+// The files of a configuration: the caller's part, and the frame around it.
+const (
+	bodySuffix  = ".conf"
+	frameSuffix = "-frame.conf"
+)
 
 // frame is the configuration around the caller's body.
 func (b Binary) frame(name, global string) string {
@@ -252,9 +256,9 @@ func (b Binary) spec(o Options, args ...string) proc.Spec {
 		StopSignal: syscall.SIGTERM, DeathSignal: syscall.SIGTERM,
 	}
 	if b.Kind == HAProxy {
-		spec.Args = append(args, "-db", "-f", o.Name+".conf", "-f", o.Name+bodySuffix)
+		spec.Args = append(args, "-db", "-f", o.Name+frameSuffix, "-f", o.Name+bodySuffix)
 	} else {
-		spec.Args = append(args, "-p", "./", "-c", o.Name+".conf")
+		spec.Args = append(args, "-p", "./", "-c", o.Name+frameSuffix)
 	}
 	return spec
 }

@@ -95,7 +95,7 @@ func TestNginxServesReloadsAndLogs(t *testing.T) {
 	get(t, config.Values["LISTEN"], "second")
 	config.Body = "nonsense on;"
 	var rejected *Rejected
-	if err := r.Reload(t.Context(), config); !errors.As(err, &rejected) || !strings.HasPrefix(rejected.Words, `unknown directive "nonsense" in ./edge-body.conf:1`) {
+	if err := r.Reload(t.Context(), config); !errors.As(err, &rejected) || !strings.HasPrefix(rejected.Words, `unknown directive "nonsense" in ./edge.conf:1`) {
 		t.Errorf("reload with nonsense: %v", err)
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -125,7 +125,7 @@ func TestNginxServesReloadsAndLogs(t *testing.T) {
 	for _, path := range left {
 		names = append(names, filepath.Base(path))
 	}
-	if got := strings.Join(names, " "); got != "edge-access.log edge-body.conf edge.conf edge.log" {
+	if got := strings.Join(names, " "); got != "edge-access.log edge-frame.conf edge.conf edge.log" {
 		t.Errorf("left in the folder: %s", got)
 	}
 }
@@ -187,9 +187,9 @@ func TestRejected(t *testing.T) {
 		config Config
 		want   string
 	}{
-		{Nginx, Config{Body: "server { listen nowhere:1; }"}, `nginx rejects the configuration: host not found in "nowhere:1" of the "listen" directive in ./lb-body.conf:1`},
-		{Nginx, Config{Global: "wrong;"}, `nginx rejects the configuration: unknown directive "wrong" in ./lb.conf:`},
-		{HAProxy, Config{Body: "defaults\n    nonsense\n"}, "haproxy rejects the configuration: config : parsing [lb-body.conf:2]"},
+		{Nginx, Config{Body: "server { listen nowhere:1; }"}, `nginx rejects the configuration: host not found in "nowhere:1" of the "listen" directive in ./lb.conf:1`},
+		{Nginx, Config{Global: "wrong;"}, `nginx rejects the configuration: unknown directive "wrong" in ./lb-frame.conf:`},
+		{HAProxy, Config{Body: "defaults\n    nonsense\n"}, "haproxy rejects the configuration: config : parsing [lb.conf:2]"},
 		{HAProxy, Config{Body: "bind @HERE@"}, "no placeholder @HERE@; there are "},
 	} {
 		b := find(t, tc.kind)

@@ -113,8 +113,8 @@ func writeEvidence(w *world, r record, packets []capture.Packet) ([]result.Evide
 		list = append(list, result.EvidenceFile{Name: f.name, What: f.what})
 	}
 	for _, f := range []result.EvidenceFile{
-		{Name: "lb-body.conf", What: "nginx's configuration, as far as it decides about a request"},
-		{Name: "lb.conf", What: "the frame around it: logs, pid file, temporary folders"},
+		{Name: "lb.conf", What: "nginx's configuration, as far as it decides about a request"},
+		{Name: "lb-frame.conf", What: "the frame around it: logs, pid file, temporary folders"},
 		{Name: "lb-access.log", What: "nginx's access log: servers tried, their statuses and times"},
 		{Name: "lb.log", What: "nginx's error log"},
 		{Name: filepath.Base(requestLog(w.folder, was1)), What: "runs of the handler of was1"},
