@@ -74,6 +74,14 @@ func printCloseRace(w io.Writer, s result.Summary, dir string) {
 	printValidity(w, s)
 	fmt.Fprintf(w, "verdict: %s\n\n", s.Verdict.Outcome)
 	printChecks(w, s.Verdict)
+	fmt.Fprintln(w)
+	told := map[string]bool{}
+	for _, c := range s.Cases {
+		if !told[c.ID] {
+			told[c.ID] = true
+			fmt.Fprintf(w, "  %-5s  %s\n", c.ID, c.Title)
+		}
+	}
 	group := ""
 	for _, c := range s.Cases {
 		if of := c.Client + ": " + c.Group; of != group {

@@ -197,7 +197,8 @@ func TestWhatSettingsAreRefused(t *testing.T) {
 	for _, tc := range []struct{ flags, want string }{
 		{"-device-idle 2s", "-device-idle 2s: want 3s to 14s"},
 		{"-device-idle 3500ms", "-device-idle 3.5s: want whole seconds"},
-		{"-device-idle 20s -rest 22s", "-device-idle 20s: want 3s to 14s"},
+		{"-device-idle 20s -rest 22s", "-device-idle 20s: want 3s to 14s: from 15s on Go's own keepalive"},
+		{"-device-idle 10s", "-rest 4s: want 11s to 10m0s: at least 1s longer than the device remembers (-device-idle 10s)"},
 		{"-rest 3500ms", "-rest 3.5s: want 4s to 10m0s"},
 		{"-timeout 1s", "-timeout 1s: want 3s to 10m0s"},
 		{"-parallel 0", "-parallel 0: want 1 to 256"},

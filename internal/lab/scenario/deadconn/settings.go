@@ -52,9 +52,9 @@ const (
 // Bind registers a flag for every setting, with its default.
 func (s *Settings) Bind(fs *flag.FlagSet) {
 	s.flags = fs
-	fs.DurationVar(&s.DeviceIdle, "device-idle", 3*time.Second, "how long the device remembers a connection that rests")
-	fs.DurationVar(&s.Rest, "rest", 4*time.Second, "how long connections rest before the judged request")
-	fs.DurationVar(&s.Timeout, "timeout", 3*time.Second, "how long the caller waits for an answer, each time that it sends the request")
+	fs.DurationVar(&s.DeviceIdle, "device-idle", 3*time.Second, "how long the device remembers a connection that rests: 3s to 14s")
+	fs.DurationVar(&s.Rest, "rest", 4*time.Second, "how long connections rest before the judged request: at least 1s longer than -device-idle")
+	fs.DurationVar(&s.Timeout, "timeout", 3*time.Second, "how long the caller waits for an answer, each time that it sends the request: 3s or more")
 	fs.IntVar(&s.Parallel, "parallel", min(24*runtime.NumCPU(), maxParallel), "cases at a time; they mostly rest")
 	fs.StringVar(&s.Only, "only", "", "`ids` of the cases to run, such as A1,C3; all without it")
 	fs.BoolVar(&s.NoDatabase, "no-database", false, "leave out the cases PG-..., which need a PostgreSQL on this machine")
@@ -72,13 +72,16 @@ func (s *Settings) Validate() error {
 	for _, d := range []struct {
 		flag               string
 		value, least, most time.Duration
+		because            string
 	}{
-		{"device-idle", s.DeviceIdle, shortestIdle, longestIdle},
-		{"rest", s.Rest, s.DeviceIdle + leastOver, longest},
-		{"timeout", s.Timeout, shortestTimeout, longest},
+		{"device-idle", s.DeviceIdle, shortestIdle, longestIdle,
+			"from 15s on Go's own keepalive, which cases want to be late, is quicker than the device; one that remembers for longer does the same, later"},
+		{"rest", s.Rest, s.DeviceIdle + leastOver, longest,
+			fmt.Sprintf("at least %v longer than the device remembers (-device-idle %v)", leastOver, s.DeviceIdle)},
+		{"timeout", s.Timeout, shortestTimeout, longest, "a shorter one is over before the longest TCP_USER_TIMEOUT of the cases acts"},
 	} {
 		if d.value < d.least || d.value > d.most {
-			return fmt.Errorf("-%s %v: want %v to %v", d.flag, d.value, d.least, d.most)
+			return fmt.Errorf("-%s %v: want %v to %v: %s", d.flag, d.value, d.least, d.most, d.because)
 		}
 	}
 	if s.Parallel < 1 || s.Parallel > maxParallel {
