@@ -46,6 +46,9 @@ func matrixDocument(r runFolder) (document, []error) {
 	if s.Run.Scenario == result.ScenarioCloseRace {
 		d.add("Failed requests over the think time", closeRaceBlocks(m.runFolder)...)
 	}
+	if s.Run.Scenario == result.ScenarioDrainMap {
+		d.add("The map of pre-stop and drain", m.drainMapBlocks()...)
+	}
 	d.add("The matrix", m.matrixBlocks()...)
 	if blocks := m.predictedBlocks(); blocks != nil {
 		d.add("Predicted beside measured", blocks...)

@@ -68,6 +68,11 @@ func (w world) load() []draining.Request {
 	return load
 }
 
+// predicted is what becomes of the load with a setting.
+func (w world) predicted(s draining.Stop) draining.Counts {
+	return s.Replay(w.settings.Propagation, draining.CloseIdle, w.load(), gateways, slack)
+}
+
 // smallest is the smallest setting with which nothing fails, as it is searched.
 func (w world) smallest() draining.Stop {
 	return draining.Smallest(w.traffic, draining.CloseIdle, time.Millisecond)
@@ -95,11 +100,10 @@ func Cases(s Settings) ([]matrix.Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	load := w.load()
 	database := &drain.Database{}
 	var cases []matrix.Case
 	for _, stop := range s.grid(w.traffic.Response.Slowest) {
-		want := stop.Replay(s.Propagation, draining.CloseIdle, load, gateways, slack)
+		want := w.predicted(stop)
 		cases = append(cases, matrix.Case{
 			Case: result.Case{
 				ID: id(stop), Group: fmt.Sprintf("pre-stop %s", stop.PreStop), Title: fmt.Sprintf("pre-stop %s, drain %s", stop.PreStop, stop.Drain),
