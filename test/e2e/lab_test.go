@@ -215,7 +215,7 @@ func (b *bench) processes() map[int][]string {
 		environ, _ := os.ReadFile(filepath.Join(proc, "environ"))
 		cmdline, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
 		cwd, _ := os.Readlink(filepath.Join(proc, "cwd"))
-		if bytes.Contains(environ, []byte("TMPDIR="+b.tmp)) || bytes.Contains(cmdline, []byte(b.tmp)) || strings.HasPrefix(cwd, b.tmp) {
+		if bytes.Contains(environ, []byte("TMPDIR="+b.tmp)) || bytes.Contains(cmdline, []byte(b.tmp)) || strings.HasPrefix(cwd, b.tmp) || strings.HasPrefix(cwd, b.results) {
 			found[pid] = strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
 		}
 	}

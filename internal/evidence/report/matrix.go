@@ -53,6 +53,9 @@ func matrixDocument(r runFolder) (document, []error) {
 	if blocks := m.predictedBlocks(); blocks != nil {
 		d.add("Predicted beside measured", blocks...)
 	}
+	if blocks := m.victimBlocks(); blocks != nil {
+		d.add("Both victims", blocks...)
+	}
 	if blocks := m.requestBlocks(); blocks != nil {
 		d.add("What became of the requests", blocks...)
 	}
@@ -215,7 +218,9 @@ func (m matrixRun) told(i int) text {
 		return join(m.linkTo(i, "not carried out"), plain(", "), bad("not as wanted"))
 	}
 	var what text
-	if sends(c) {
+	if len(c.Victims) > 0 {
+		what = m.linkTo(i, outcomeOf(c.Got))
+	} else if sends(c) {
 		what = join(m.linkTo(i, fmt.Sprintf("%s of %s answered", count(c.Counts.OK), count(sent(c)))), plain(notAnswered(c.Counts)))
 	} else {
 		what = m.linkTo(i, outcomeOf(c.Got))

@@ -88,6 +88,7 @@ func (m matrixRun) section(i int, inline *inliner) details {
 		d.blocks = append(d.blocks, timeline(c)...)
 	}
 	d.blocks = append(d.blocks, requestTable(c)...)
+	d.blocks = append(d.blocks, m.poolBlocks(c, inline)...)
 	return withFiles(d, m.dir, c, inline)
 }
 

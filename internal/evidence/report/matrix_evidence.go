@@ -57,8 +57,15 @@ func (e *tooLargeError) Error() string {
 	return "the page holds as many packets of other cells as it may"
 }
 
-// read reads a file that lies within the run's folder: summary.json may name any.
+// read reads a short file into the page.
 func (in *inliner) read(name string) (string, error) {
+	text, err := in.readUpTo(name, min(maxInlined, int64(in.left)))
+	in.left -= len(text)
+	return text, err
+}
+
+// readUpTo reads a file that lies within the run's folder: summary.json may name any.
+func (in *inliner) readUpTo(name string, most int64) (string, error) {
 	root, err := os.OpenRoot(in.dir)
 	if err != nil {
 		return "", err
@@ -80,13 +87,12 @@ func (in *inliner) read(name string) (string, error) {
 		return "", err
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%s is not a regular file", whole)
-	case info.Size() > maxInlined || info.Size() > int64(in.left):
+	case info.Size() > most:
 		return "", &tooLargeError{info.Size()}
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxInlined))
+	data, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil {
 		return "", err
 	}
-	in.left -= len(data)
 	return string(data), nil
 }

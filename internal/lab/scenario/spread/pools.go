@@ -1,24 +1,14 @@
 package spread
 
 import (
-	"bytes"
 	"context"
-	"encoding/csv"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/result"
 )
-
-// poolsFile has both pools over time.
-const poolsFile = "pools.csv"
-
-// poolColumns are those of poolsFile. at_s is in scenario seconds from the start of the
-// load.
-var poolColumns = []string{"at_s", "victim", "workers", "busy", "queued", "permits_held", "connections"}
 
 // poolWatch asks a victim for its pool at every tick.
 type poolWatch struct {
@@ -96,18 +86,15 @@ func (p *poolWatch) watched(loadOff time.Time) recovery {
 
 // writePools writes both pools over time into the cell's folder.
 func (m *measurement) writePools() error {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	_ = w.Write(poolColumns) // a bytes.Buffer takes every write
-	for i := range m.pools {
-		for _, s := range m.pools[i].all() {
-			row := []string{strconv.FormatFloat(m.settings.scenarioSeconds(s.at), 'f', 2, 64), m.pools[i].victim.name}
-			for _, n := range []int{s.stats.Pool.Workers, s.stats.Pool.Busy, s.stats.Pool.Queued, s.stats.PermitsHeld, s.stats.Listener.Connections} {
-				row = append(row, strconv.Itoa(n))
-			}
-			_ = w.Write(row)
+	var rows []result.PoolRow
+	for _, watch := range m.pools {
+		for _, s := range watch.all() {
+			rows = append(rows, result.PoolRow{
+				AtS: m.settings.scenarioSeconds(s.at), Victim: watch.victim.name,
+				Workers: s.stats.Pool.Workers, Busy: s.stats.Pool.Busy, Queued: s.stats.Pool.Queued,
+				PermitsHeld: s.stats.PermitsHeld, Connections: s.stats.Listener.Connections,
+			})
 		}
 	}
-	w.Flush()
-	return result.WriteFile(filepath.Join(m.folder, poolsFile), b.Bytes())
+	return result.WritePools(filepath.Join(m.folder, result.PoolsFile), rows)
 }
