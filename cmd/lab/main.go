@@ -22,6 +22,7 @@ const usage = `Usage: lab COMMAND [flags]
 
   lab run exhaustion      one run: a slow upstream against a shared worker pool
   lab run deadconn        a matrix: pooled connections that died while they rested
+  lab run rolling         a matrix: one of two servers behind nginx goes away
   lab run closerace       how often a request meets the close of a kept connection
   lab run spread          two services behind nginx: does the outage spread, or stay?
   lab run drain           gateways that are ended under load, and requests that fail but are executed
