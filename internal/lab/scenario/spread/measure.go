@@ -248,8 +248,8 @@ func (m *measurement) fill(c *result.Case, e evidence, j joined) {
 	c.Files = []result.EvidenceFile{
 		{Name: result.RequestsFile, What: "every request, as its client saw it"},
 		{Name: balancerName + "-access.log", What: "every request, as nginx saw it: the victims that it was sent to, and what they answered"},
-		{Name: balancerName + "-body.conf", What: "nginx's configuration: what it does with a request"},
-		{Name: balancerName + ".conf", What: "the frame around it"},
+		{Name: balancerName + ".conf", What: "nginx's configuration: what it does with a request"},
+		{Name: balancerName + "-frame.conf", What: "the frame around it"},
 		{Name: balancerName + ".log", What: "what nginx says of itself"},
 		{Name: result.PoolsFile, What: "both pools over time"},
 		{Name: dumpFile(names[0]), What: fmt.Sprintf("the goroutines of victim one, %v into the load", dumpAt)},

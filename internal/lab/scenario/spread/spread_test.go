@@ -173,7 +173,7 @@ func TestNginxTakesEveryConfiguration(t *testing.T) {
 			if err := nginx.Check(t.Context(), l, balancer.Options{Name: balancerName, Folder: folder, Config: config}); err != nil {
 				t.Errorf("%s at scale %v: %v", c.id, scale, err)
 			}
-			text, err := os.ReadFile(filepath.Join(folder, balancerName+"-body.conf"))
+			text, err := os.ReadFile(filepath.Join(folder, balancerName+".conf"))
 			if err != nil {
 				t.Fatal(err)
 			}
