@@ -8,8 +8,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"chokepoint/internal/adminapi"
 	"chokepoint/internal/lab/proc"
@@ -203,5 +205,46 @@ func TestRejected(t *testing.T) {
 				t.Errorf("%s: %v, want %q", name, err, tc.want)
 			}
 		}
+	}
+}
+
+func TestReadAccess(t *testing.T) {
+	const (
+		retried = `{"msec":"1796032050.657","id":"a","connection":"7","requests":"2","client":"10.0.0.1:4000","request":"GET / HTTP/1.1","status":"200","seconds":"1.004",` +
+			`"upstream_addr":"10.0.0.2:80, 10.0.0.3:80","upstream_status":"504, 200","upstream_connect":"-, 0.001","upstream_seconds":"1.001, 0.002"}` + "\n"
+		gone = `{"msec":"1796032050.657","id":"","connection":"8","requests":"1","client":"10.0.0.1:4001","request":"GET / HTTP/1.1","status":"499","seconds":"3.000",` +
+			`"upstream_addr":"10.0.0.2:80","upstream_status":"-","upstream_connect":"-","upstream_seconds":"2.999"}` + "\n"
+		own = `{"msec":"1796032050.657","id":"b","connection":"9","requests":"1","client":"10.0.0.1:4002","request":"GET /no HTTP/1.1","status":"404","seconds":"0.000",` +
+			`"upstream_addr":"","upstream_status":"","upstream_connect":"","upstream_seconds":""}` + "\n"
+	)
+	path := filepath.Join(t.TempDir(), "access.log")
+	if all, err := readAccess(path); all != nil || err != nil {
+		t.Errorf("a log that is not there: %v, %v", all, err)
+	}
+	if err := os.WriteFile(path, []byte(retried+gone+own+gone[:40]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	all, err := readAccess(path)
+	if err != nil || len(all) != 3 {
+		t.Fatalf("%d lines, %v; want 3: the last one is being written", len(all), err)
+	}
+	const ms = time.Millisecond
+	for i, want := range [][]Try{
+		{{"10.0.0.2:80", 504, -1, 1001 * ms}, {"10.0.0.3:80", 200, ms, 2 * ms}},
+		{{"10.0.0.2:80", 0, -1, 2999 * ms}},
+		nil,
+	} {
+		if !slices.Equal(all[i].Tries, want) {
+			t.Errorf("line %d: tries %v, want %v", i, all[i].Tries, want)
+		}
+	}
+	if a := all[0]; a.ID != "a" || a.Connection != "7" || a.Nth != 2 || a.Status != 200 || a.Took != 1004*ms || a.End.UnixMilli() != 1796032050657 || a.Client != "10.0.0.1:4000" {
+		t.Errorf("first line: %+v", a)
+	}
+	if err := os.WriteFile(path, []byte("no JSON\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readAccess(path); err == nil {
+		t.Error("a line that is no JSON is taken")
 	}
 }
