@@ -2,7 +2,6 @@ package drain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -21,6 +20,14 @@ func (e End) grace() time.Duration {
 		return e.Grace
 	}
 	return e.PreStop + e.Drain + graceMargin
+}
+
+// inTime is an error if it is later than it should be.
+func inTime(what string, due time.Time) error {
+	if by := time.Since(due); by > maxLate {
+		return &Late{what, by}
+	}
+	return nil
 }
 
 // endGateways ends the first gateway, or all in turn, and returns when that is over: the
@@ -54,23 +61,21 @@ func (w *world) endGateways(ctx context.Context) error {
 // end tells a gateway to end as an orchestrator does: the balancer learns of it, with its
 // delays, while the gateway has its own times.
 func (w *world) end(ctx context.Context, i int) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	g, began := w.gateways[i], time.Now()
 	w.note(g.name, "told to end", fmt.Sprintf("preStop %v, drain %v, killed after %v", w.setup.End.PreStop, w.drainInWords(), w.setup.End.grace()))
 	var wg sync.WaitGroup
-	var errBalancer error
 	wg.Go(func() {
-		if errBalancer = w.deregister(ctx, g, began); errBalancer != nil {
-			cancel()
+		if err := w.deregister(ctx, g, began); err != nil {
+			cancel(err)
 		}
 	})
-	errGateway := w.endProcess(ctx, g, began)
-	if errGateway != nil {
-		cancel()
+	if err := w.endProcess(ctx, g, began); err != nil {
+		cancel(err)
 	}
 	wg.Wait()
-	return errors.Join(errGateway, errBalancer)
+	return context.Cause(ctx) // the first of both
 }
 
 func (w *world) drainInWords() string {
@@ -93,6 +98,9 @@ func (w *world) endProcess(ctx context.Context, g *gateway, began time.Time) err
 		return err
 	}
 	w.note(g.name, signal, "")
+	if err := inTime(signal, began.Add(w.setup.End.PreStop)); err != nil {
+		return err
+	}
 	e := Ended{Name: g.name}
 	timer := time.NewTimer(time.Until(began.Add(w.setup.End.grace())))
 	defer timer.Stop()
@@ -115,6 +123,9 @@ func (w *world) endProcess(ctx context.Context, g *gateway, began time.Time) err
 		if err := g.kill(ctx); err != nil {
 			return err
 		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
 	}
 	e.At = time.Since(began)
 	w.note(g.name, "ended", g.child.Status())
@@ -147,6 +158,9 @@ func (w *world) deregister(ctx context.Context, g *gateway, began time.Time) err
 		return err
 	}
 	w.note("balancer", "no new connections", "to "+g.name)
+	if err := inTime("no new connections", began.Add(b.Propagation)); err != nil {
+		return err
+	}
 	if !b.Terminate {
 		return nil
 	}

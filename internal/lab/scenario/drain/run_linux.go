@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -82,11 +83,44 @@ func (w *world) note(where, what, detail string) {
 	w.events = append(w.events, moment{time.Now(), where, what, detail})
 }
 
+// tries is how often a setup is carried out at most, if the machine is too busy.
+const tries = 3
+
 // Carry carries a setup out in hosts of its own, within a sandbox, and writes its
-// evidence into folder, which exists. Whatever it started has ended when it returns. The
-// error is one line, of what could not be had or has died by itself: a *balancer.Rejected
-// where a configuration is not taken. What became of requests is no error.
+// evidence into folder, which exists and is empty. Whatever it started has ended when it
+// returns. A setup of which something was done too late is carried out anew, up to three
+// times. The error is one line, of what could not be had or has died by itself: a
+// *balancer.Rejected where a configuration is not taken, a *Late where the machine was
+// too busy each time. What became of requests is no error.
 func Carry(ctx context.Context, programs Programs, database *Database, s Setup, folder string) (out Outcome, err error) {
+	for range tries {
+		var late *Late
+		if out, err = carry(ctx, programs, database, s, folder); !errors.As(err, &late) {
+			return out, err
+		}
+		if errClear := clear(folder); errClear != nil {
+			return Outcome{}, errors.Join(err, errClear)
+		}
+	}
+	return Outcome{}, err
+}
+
+// clear removes what is in a folder: logs are added to.
+func clear(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// carry is one try.
+func carry(ctx context.Context, programs Programs, database *Database, s Setup, folder string) (out Outcome, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w := &world{setup: s, programs: programs, folder: folder, fail: cancel}

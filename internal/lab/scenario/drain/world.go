@@ -11,6 +11,7 @@
 package drain
 
 import (
+	"fmt"
 	"time"
 
 	"chokepoint/internal/lab/balancer"
@@ -159,4 +160,19 @@ type Connection struct {
 	Balancer string   // the balancer's end towards the gateway
 	ID       string   // as the gateway calls it
 	Requests []string // oldest first
+}
+
+// maxLate is how late what is done to a gateway may be. It is less than what lies between
+// two things that a setup of the cases does in an order.
+const maxLate = 200 * time.Millisecond
+
+// Late says that the machine was too busy for what a setup says of time, so that nothing
+// was measured.
+type Late struct {
+	What string
+	By   time.Duration
+}
+
+func (l *Late) Error() string {
+	return fmt.Sprintf("this machine was too busy: %q came %.2f s late; run fewer cases at a time (-parallel), or a longer -scale", l.What, l.By.Seconds())
 }
