@@ -115,7 +115,11 @@ func (g *gateway) died() error {
 	if g.balancer != nil {
 		return g.balancer.Died()
 	}
-	return fmt.Errorf("%s (lab gateway) ended by itself: %s; it said: %s", g.name, g.child.Status(), strings.Join(g.child.LastLog(1), ""))
+	words := ""
+	if last := strings.Join(g.child.LastLog(1), ""); last != "" && !strings.HasPrefix(last, "{") { // no announcement
+		words = "; it said: " + last
+	}
+	return fmt.Errorf("%s (lab gateway) ended by itself: %s%s", g.name, g.child.Status(), words)
 }
 
 // open are the connections that lab gateway has open now, the oldest first.
