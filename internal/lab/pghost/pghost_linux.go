@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 
 	"chokepoint/internal/lab/netlab"
@@ -48,6 +49,17 @@ type Seat struct {
 // that its host has.
 func (s Seat) Addr(host byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 82, byte(s.Number), host})
+}
+
+// Ended says how the server ended before the case left it; nil while it serves. What
+// the case got is then of no worth.
+func (s Seat) Ended() error {
+	select {
+	case <-s.PG.Died():
+		return fmt.Errorf("PostgreSQL ended: %s: %s", s.PG.Status(), strings.Join(s.PG.LastLog(1), ""))
+	default:
+		return nil
+	}
 }
 
 // Interface is the name for the server's end of the case's link, new to its host.

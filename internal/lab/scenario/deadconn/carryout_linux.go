@@ -21,6 +21,9 @@ func (c cell) run(ctx context.Context, folder string, into *result.Case) (err er
 	defer func() {
 		// The programs end before their hosts do.
 		if w != nil {
+			if ended := w.ended(c.row.kill); ended != nil {
+				err = ended // whatever it was, this is why
+			}
 			err = errors.Join(err, w.stop(ctx))
 		}
 		if n != nil {

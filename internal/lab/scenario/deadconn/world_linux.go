@@ -99,6 +99,22 @@ func startProgram(ctx context.Context, h *netlab.Host, name, path string, args [
 	return child, err
 }
 
+// ended says which program has ended by itself, and how; nil if none has. What the case
+// got is then of no worth. The stub may have been killed by the case.
+func (w *world) ended(stubKilled bool) error {
+	for _, child := range []*proc.Child{w.victim, w.stub} {
+		if child == nil || child == w.stub && stubKilled {
+			continue
+		}
+		select {
+		case <-child.Done():
+			return fmt.Errorf("%s ended in the middle: %s", child.Name(), strings.Join(append(child.LastLog(1), child.Status()), "; "))
+		default:
+		}
+	}
+	return nil
+}
+
 // stop ends the programs, and waits for them.
 func (w *world) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopGrace)

@@ -37,6 +37,7 @@ const (
 func (c cell) run(ctx context.Context, folder string, into *result.Case) (err error) {
 	var n *network
 	var victim *proc.Child
+	var at pghost.Seat
 	entered := false
 	defer func() {
 		// The program ends before its host does, and the hosts before the server.
@@ -49,14 +50,16 @@ func (c cell) run(ctx context.Context, folder string, into *result.Case) (err er
 			err = errors.Join(err, n.close())
 		}
 		if entered {
+			if ended := at.Ended(); ended != nil {
+				err = ended // whatever it was, this is why
+			}
 			err = errors.Join(err, c.server.Leave(ctx))
 		}
 	}()
-	err = c.gate(ctx, func() error {
+	err = c.gate(ctx, func() (err error) {
 		ctx, cancel := context.WithTimeout(ctx, startWait)
 		defer cancel()
-		at, err := c.server.Enter(ctx)
-		if err != nil {
+		if at, err = c.server.Enter(ctx); err != nil {
 			return fmt.Errorf("%w; -no-database runs the matrix without these cases", err)
 		}
 		entered = true

@@ -92,8 +92,8 @@ const youngest = 800 * time.Millisecond
 var (
 	dropped      = fault{"PG-drop", "the device drops", "the device forgets the connection while it rests, and drops it", netlab.Drop, false}
 	reset        = fault{"PG-reset", "the device resets", "the device forgets the connection while it rests, and resets it", netlab.Reset, false}
-	droppedYoung = fault{"PG-drop-young", "the device drops, after a rest under 1 s", "the device forgets the connection after "+youngRest.String()+" of rest, and drops it", netlab.Drop, true}
-	resetYoung   = fault{"PG-reset-young", "the device resets, after a rest under 1 s", "the device forgets the connection after "+youngRest.String()+" of rest, and resets it", netlab.Reset, true}
+	droppedYoung = fault{"PG-drop-young", "the device drops, after a rest under 1 s", "the device forgets the connection after " + youngRest.String() + " of rest, and drops it", netlab.Drop, true}
+	resetYoung   = fault{"PG-reset-young", "the device resets, after a rest under 1 s", "the device forgets the connection after " + youngRest.String() + " of rest, and resets it", netlab.Reset, true}
 )
 
 // What the ends hold when the device has forgotten.

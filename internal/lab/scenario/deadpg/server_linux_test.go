@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,10 +74,16 @@ func TestServerIsShared(t *testing.T) {
 		t.Error("the server ended while a case used it")
 	default:
 	}
+	if err := seats[1].Ended(); err != nil {
+		t.Errorf("the server has ended too early: %v", err)
+	}
 	if err := s.Leave(ctx); err != nil {
 		t.Fatal(err)
 	}
 	<-seats[1].PG.Died()
+	if err := seats[1].Ended(); err == nil || !strings.Contains(err.Error(), "PostgreSQL ended: ") {
+		t.Errorf("the end of the server: %v", err)
+	}
 	if left, err := filepath.Glob("/dev/shm/*"); len(left) != 0 || err != nil {
 		t.Errorf("left of the server: %v, %v", left, err)
 	}
