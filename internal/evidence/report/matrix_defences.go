@@ -159,7 +159,8 @@ func (m matrixRun) threatsInWords(s defenceStudy) block {
 // advice names the defences that answered everything, what they cost, and what is beyond
 // them.
 func (m matrixRun) advice(client string, s defenceStudy) []block {
-	var advised, costly []block
+	var advised []text
+	var costly []block
 	for _, r := range s.records {
 		if len(r.held) < len(s.threats) {
 			continue
@@ -169,21 +170,25 @@ func (m matrixRun) advice(client string, s defenceStudy) []block {
 			costly = append(costly, sentence(r.named(), plain(had+", but executes twice what is not idempotent: "), m.links(r.again), plain(".")))
 			continue
 		}
-		said := sentence(strong("Recommended:"), plain(" "), r.named(), plain(". It"+had+"."))
+		said := join(r.named(), plain(". It"+had+"."))
 		if len(r.repeated) > 0 {
-			said.text = join(said.text, plain(" A handler ran more than once for one idempotent request in "), m.links(r.repeated), plain("."))
+			said = join(said, plain(" A handler ran more than once for one idempotent request in "), m.links(r.repeated), plain("."))
 		} else {
-			said.text = join(said.text, plain(" In none of its cells did a handler run more than once for one request."))
+			said = join(said, plain(" In none of its cells did a handler run more than once for one request."))
+		}
+		if beyond := m.beyond(client, r); len(beyond) > 0 {
+			said = join(said, plain(" It does not cover: "), m.links(beyond), plain(", where requests failed although a handler ran, with it or, where that was not tried, without a defence."))
 		}
 		advised = append(advised, said)
-		if beyond := m.beyond(client, r); len(beyond) > 0 {
-			advised = append(advised, sentence(plain("It does not cover: "), m.links(beyond), plain(", where requests failed although a handler ran, with it or, where that was not tried, without a defence.")))
-		}
 	}
-	if advised == nil {
-		advised = m.together(s)
+	switch len(advised) {
+	case 0:
+		return append(m.together(s), costly...)
+	case 1:
+		return append([]block{sentence(strong("Recommended:"), plain(" "), advised[0])}, costly...)
 	}
-	return append(advised, costly...)
+	lead := sentence(strong(fmt.Sprintf("Recommended, any one of these %s:", count(len(advised)))))
+	return append([]block{lead, list{advised}}, costly...)
 }
 
 // named is a defence with its settings.

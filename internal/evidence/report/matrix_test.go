@@ -333,6 +333,8 @@ func TestSafeDefaults(t *testing.T) {
 			[]string{"**Recommended:** `evict`. It had all of them answered, in 500.0 ms at the most. In none of its cells did", "It does not cover: [X1 POST](#cell-x1-net-http-post-none), where", "| `evict` | – | 2 of 2 | – | – |"}, []string{"No single"}},
 		{"one that repeats what is idempotent", []result.Case{cellOf("B2", "GET", "retry", "drop", true, 1), cellOf("B2", "POST", "retry", "reset", true, 1), cellOf("X1", "GET", "retry", "server dies", true, 2)},
 			[]string{"**Recommended:** `retry`.", "A handler ran more than once for one idempotent request in [X1 GET](#cell-x1-net-http-get-retry)."}, []string{"No single"}},
+		{"two, each enough", []result.Case{cellOf("B2", "GET", "evict", "drop", true, 1), cellOf("B2", "POST", "evict", "reset", true, 1), cellOf("B4", "GET", "probes", "drop", true, 1), cellOf("B4", "POST", "probes", "reset", true, 1)},
+			[]string{"**Recommended, any one of these 2:**\n\n- `evict`. It had all of them answered, in 500.0 ms at the most.", "\n- `probes`. It had all of them"}, []string{"Recommended:**"}},
 		{"one that repeats what is not", []result.Case{cellOf("C1", "GET", "retry", "drop", true, 1), cellOf("C2", "POST", "retry", "reset", true, 1), cellOf("X1", "POST", "retry", "server dies", true, 2)},
 			[]string{"**No single defence is recommended.**", "`retry` had all of them answered, in 500.0 ms at the most, but executes twice what is not idempotent: [X1 POST](#cell-x1-net-http-post-retry)."}, []string{"Recommended:**"}},
 		{"two, each in part", []result.Case{cellOf("B2", "GET", "evict", "drop", true, 1), cellOf("B2", "POST", "evict", "reset", false, 0), cellOf("C2", "POST", "retry", "reset", true, 1)},
