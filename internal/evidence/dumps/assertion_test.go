@@ -83,7 +83,7 @@ func TestAssertionErrors(t *testing.T) {
 		{"upstream_read == 20%", "not METRIC OPERATOR NUMBER"},
 		{"upstream_read == -1", "not METRIC OPERATOR NUMBER"},
 		{"upstream_read == 9999999999", "not METRIC OPERATOR NUMBER"},
-		{"upstream_reed == 20", `unknown metric "upstream_reed": there are idle, upstream_read,`},
+		{"upstream_reed == 20", `unknown metric "upstream_reed": there are idle, upstream_connect, upstream_read,`},
 		{"wait:locks == 20", `nothing waits for "locks": there are idle, http_client,`},
 		{"idle:x == 20", `"idle" takes no colon: wait:, state: and frame: do`},
 		{"wait == 20", `unknown metric "wait"`},

@@ -68,6 +68,12 @@ func TestReferenceRuns(t *testing.T) {
 			if d.Workers != want.Workers || d.Queued != want.Queued || d.Total != want.Goroutines {
 				t.Errorf("%s: %d workers, %d queued of %d; the summary has %d, %d of %d", raw, d.Workers, d.Queued, d.Total, want.Workers, want.Queued, want.Goroutines)
 			}
+			// A place that is younger than the run is empty in its dumps.
+			for place := range d.Where {
+				if _, known := want.Where[place]; !known {
+					want.Where[place] = 0
+				}
+			}
 			if diff := cmp.Diff(want.Where, d.Where); diff != "" {
 				t.Errorf("%s: where (-summary +dump):\n%s", raw, diff)
 			}
