@@ -21,34 +21,86 @@ type Counts struct{ OK, NeverReached, FailedButExecuted Span }
 // Replay is what becomes of a load whose balancer gives every so-manieth request to the
 // gateway that is ended, and in which everything may be late by up to slack: a request,
 // its answer, the balancer, the end of the gateway. Which request the balancer begins
-// with is not known.
+// with is not known, and two that follow each other may change places once.
 func (s Stop) Replay(propagation time.Duration, idle Idle, load []Request, gateways int, slack time.Duration) Counts {
 	var c Counts
 	first := true
-	late := []time.Duration{0, slack}
-	for turn := range gateways {
-		for _, request := range late {
-			for _, answer := range late {
-				for _, balancer := range late {
-					for _, cut := range late {
-						var n [FailedButExecuted + 1]int
-						for i, r := range load {
-							if i%gateways != turn {
-								n[OK]++
-								continue
-							}
-							r.At += request
-							r.Takes += answer
-							n[Stop{s.PreStop, s.Drain + cut}.Fate(propagation+balancer, idle, r)]++
-						}
-						c.OK.add(n[OK], first)
-						c.NeverReached.add(n[NeverReached], first)
-						c.FailedButExecuted.add(n[FailedButExecuted], first)
-						first = false
-					}
-				}
+	fates := make([]Fate, len(load))
+	for _, late := range lateness(slack) {
+		for i, r := range load {
+			fates[i] = late.fate(s, propagation, idle, r)
+		}
+		for turn := range gateways {
+			for fate, span := range map[Fate]*Span{OK: &c.OK, NeverReached: &c.NeverReached, FailedButExecuted: &c.FailedButExecuted} {
+				n, more, fewer := tally(fates, fate, turn, gateways)
+				span.add(n, first)
+				span.add(n+more, false)
+				span.add(n-fewer, false)
 			}
+			first = false
 		}
 	}
 	return c
+}
+
+// tally counts the requests with a fate, if each whose turn it is goes to the gateway and
+// the others are answered elsewhere; and whether there is one more, or one fewer, if one
+// of them changes places with its neighbour.
+func tally(fates []Fate, fate Fate, turn, gateways int) (n, more, fewer int) {
+	for i, f := range fates {
+		if i%gateways != turn {
+			if fate == OK {
+				n++
+			}
+			continue
+		}
+		if f == fate {
+			n++
+		}
+		for _, neighbour := range []int{i - 1, i + 1} {
+			if neighbour < 0 || neighbour >= len(fates) {
+				continue
+			}
+			switch is, was := fates[neighbour] == fate, f == fate; {
+			case is && !was:
+				more = 1
+			case was && !is:
+				fewer = 1
+			}
+		}
+	}
+	return n, more, fewer
+}
+
+// late is by how much the parts of a run are late.
+type late struct{ request, answer, balancer, cut time.Duration }
+
+// lateness are all combinations of none and slack.
+func lateness(slack time.Duration) (all []late) {
+	for i := range 16 {
+		part := func(bit int) time.Duration { return time.Duration(i>>bit&1) * slack }
+		all = append(all, late{part(0), part(1), part(2), part(3)})
+	}
+	return all
+}
+
+func (l late) fate(s Stop, propagation time.Duration, idle Idle, r Request) Fate {
+	r.At += l.request
+	r.Takes += l.answer
+	return Stop{s.PreStop, s.Drain + l.cut}.Fate(propagation+l.balancer, idle, r)
+}
+
+// Explains says whether got is what becomes of a request that did come at r.At, within
+// slack of it, and was given to the gateway that is ended.
+func (s Stop) Explains(propagation time.Duration, idle Idle, r Request, got Fate, slack time.Duration) bool {
+	if !r.Kept && r.At >= propagation+slack {
+		return false // it should have been given to another
+	}
+	for _, l := range lateness(slack) {
+		l.balancer = r.At + l.request - propagation + 1 // it had not been told yet: it gave the request away
+		if l.fate(s, propagation, idle, r) == got {
+			return true
+		}
+	}
+	return false
 }

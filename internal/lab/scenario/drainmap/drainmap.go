@@ -119,8 +119,9 @@ func Cases(s Settings) ([]matrix.Case, error) {
 				if err != nil {
 					return err
 				}
-				judge(want, out, into)
-				return nil
+				strange, err := w.unexplained(stop, out)
+				judge(want, strange, out, into)
+				return err
 			},
 		})
 	}
@@ -152,15 +153,19 @@ func (w world) why(s draining.Stop) string {
 	return reach + "; " + cut
 }
 
-// judge holds what came out against what was predicted.
-func judge(want draining.Counts, out drain.Outcome, into *result.Case) {
+// judge holds what came out against what was predicted; strange are the requests that
+// the model does not explain.
+func judge(want draining.Counts, strange []string, out drain.Outcome, into *result.Case) {
 	n := out.Counts
 	exactly := func(n int) draining.Span { return draining.Span{Low: n, High: n} }
-	into.Counts, into.Requests, into.Events, into.Files = n, out.Requests, out.Events, out.Files
+	into.Counts, into.Requests, into.Events, into.Files = n, kept(out.Requests), out.Events, out.Files
 	into.Got = inWords(draining.Counts{OK: exactly(n.OK), NeverReached: exactly(n.NeverReached), FailedButExecuted: exactly(n.FailedButExecuted)})
 	into.OK = want.OK.Has(n.OK) && want.NeverReached.Has(n.NeverReached) && want.FailedButExecuted.Has(n.FailedButExecuted)
 	if n.ExecutedTwice > 0 {
 		into.Got, into.OK = fmt.Sprintf("%s, %d executed twice", into.Got, n.ExecutedTwice), false
+	}
+	if len(strange) > 0 {
+		into.Got, into.OK = fmt.Sprintf("%s, %d not as the model says of the moment at which they were sent, the first %s", into.Got, len(strange), strange[0]), false
 	}
 	for _, r := range out.Requests {
 		into.HandlerRuns += r.Runs
