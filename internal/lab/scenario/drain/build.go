@@ -18,6 +18,7 @@ func Cases(s Settings) []matrix.Case {
 	for _, r := range rows {
 		scale := max(s.Scale, r.leastScale)
 		r.setup, r.want = r.setup.in(scale), r.want.in(scale)
+		r.want.repeats = r.setup.Load.Attempts > 1
 		defence := r.defence
 		if defence == "" {
 			defence = result.DefenceNone
@@ -26,7 +27,7 @@ func Cases(s Settings) []matrix.Case {
 			Case: result.Case{
 				ID: r.id, Group: r.group, Title: r.title, Method: "POST", Defence: defence,
 				Client: fmt.Sprintf("%s %s", r.setup.Protocol, r.setup.Gateway), Settings: r.setup.inWords(),
-				Want: r.want.inWords(), Why: r.why,
+				Want: r.want.inWords(), Why: r.why, Predicted: r.predicted,
 			},
 			Length: r.setup.length(),
 			Run: func(ctx context.Context, folder string, into *result.Case) error {
@@ -36,7 +37,6 @@ func Cases(s Settings) []matrix.Case {
 				}
 				into.Got, into.OK = r.want.judge(out)
 				into.Counts, into.Events, into.Files = out.Counts, out.Events, out.Files
-				into.Attempts = out.Repeated
 				into.Requests = shown(out.Requests)
 				for _, q := range out.Requests {
 					into.HandlerRuns += q.Runs

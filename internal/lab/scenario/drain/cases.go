@@ -1,6 +1,9 @@
 package drain
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // The headings of a report.
 const (
@@ -28,6 +31,7 @@ type row struct {
 	leastScale float64
 	want       want
 	why        string
+	predicted  string
 }
 
 // slowest is how long the slow requests take; every is the time between two of the load.
@@ -71,6 +75,8 @@ func drained(g Gateway, p Protocol, drain time.Duration) Setup {
 // lostInDrain is how many requests of slowLoad are on one gateway of two, and have more
 // to go than the drain of 5 s: half of those that began in as long before.
 const lostInDrain = int((slowest - 5*time.Second) / every / 2)
+
+var predictedLost = fmt.Sprintf("about %d: the requests that began within (%v - drain) before the drain, on one gateway of two", lostInDrain, slowest)
 
 // slowRequests is how many of slowLoad's requests are on one gateway of two at a time.
 const slowRequests = int(slowest / every / 2)
@@ -189,7 +195,7 @@ var rows = func() []row {
 				short, why = want{outcome: workedTwice, twice: about(lostInDrain)}, whyRefused
 			}
 			all = append(all,
-				row{id: "short-drain" + suffix, group: groupDrain, title: "a drain of 5 s, requests of 10 s", setup: drained(g, p, 5*time.Second), want: short, why: why},
+				row{id: "short-drain" + suffix, group: groupDrain, title: "a drain of 5 s, requests of 10 s", setup: drained(g, p, 5*time.Second), want: short, why: why, predicted: predictedLost},
 				row{id: "long-drain" + suffix, group: groupDrain, title: "a drain of 30 s, requests of 10 s", setup: drained(g, p, 30*time.Second),
 					want: want{outcome: executedSafe, never: upTo(closeRaces)}, why: whyLong},
 			)

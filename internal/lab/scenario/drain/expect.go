@@ -52,6 +52,8 @@ func (b band) String() string {
 type want struct {
 	outcome                    string
 	ok, never, executed, twice band
+	// repeats says that the clients send again what fails; how often they did is told.
+	repeats bool
 	// left are the connections that are open when the gateway is killed.
 	left int
 	// failsFrom and failsUntil are when the requests fail, from when the gateway is told
@@ -81,6 +83,9 @@ func (w want) inWords() string {
 		parts = append(parts, "ok "+w.ok.String())
 	}
 	parts = append(parts, "never reached "+w.never.String(), "failed but executed "+w.executed.String(), "executed twice "+w.twice.String())
+	if w.repeats {
+		parts = append(parts, "sent again any number")
+	}
 	if w.left > 0 {
 		parts = append(parts, fmt.Sprintf("connections left %d", w.left))
 	}
@@ -106,6 +111,9 @@ func (w want) judge(out Outcome) (got string, ok bool) {
 	}
 	parts = append(parts, fmt.Sprintf("never reached %d", c.NeverReached), fmt.Sprintf("failed but executed %d", c.FailedButExecuted), fmt.Sprintf("executed twice %d", c.ExecutedTwice))
 	ok = outcome == w.outcome && len(out.Ended) > 0 && w.okBand().has(c.OK) && w.never.has(c.NeverReached) && w.executed.has(c.FailedButExecuted) && w.twice.has(c.ExecutedTwice)
+	if w.repeats {
+		parts = append(parts, fmt.Sprintf("sent again %d", out.Repeated))
+	}
 	if w.left > 0 {
 		left := out.left()
 		parts = append(parts, fmt.Sprintf("connections left %d", len(left)))

@@ -70,6 +70,8 @@ func TestJudge(t *testing.T) {
 			Outcome{Counts: counts(9, 0, 0, 0)}, nothingFails + ", never reached 0, failed but executed 0, executed twice 0", false},
 		"done twice": {want{outcome: workedTwice, twice: atLeast(1)},
 			Outcome{Counts: counts(9, 0, 0, 1), Ended: ended}, workedTwice + ", never reached 0, failed but executed 0, executed twice 1", true},
+		"sent again": {want{outcome: nothingFails, repeats: true},
+			Outcome{Counts: counts(9, 0, 0, 0), Ended: ended, Repeated: 4}, nothingFails + ", never reached 0, failed but executed 0, executed twice 0, sent again 4", true},
 		"the table": {inTable,
 			Outcome{Counts: counts(0, 0, 2, 0), Ended: ended, Requests: []result.CaseRequest{request("EOF", -1, 3.01), request("EOF", 0, 2.5)}},
 			"EOF, never reached 0, failed but executed 2, executed twice 0, fails at 2.01 to 2.50 s", true},
