@@ -58,6 +58,7 @@ type sending struct {
 	local   string // the client's end of the last connection
 	reused  bool
 	sent    int // how often it was put on a connection
+	work    time.Duration
 	keeping bool
 }
 
@@ -71,7 +72,7 @@ type order struct {
 
 // send makes a request, and again while it fails and may be made again.
 func (c *caller) send(ctx context.Context, o order) sending {
-	s := sending{id: o.id, began: time.Now()}
+	s := sending{id: o.id, began: time.Now(), work: o.work}
 	for attempt := range max(o.attempts, 1) {
 		transport := c.kept
 		if o.fresh || attempt > 0 {
@@ -193,6 +194,16 @@ func (l *load) run(ctx context.Context, s Load, begin time.Time, rolling bool) (
 		return nil, context.Cause(ctx)
 	}
 	return all, nil
+}
+
+// stalled is an error if an answer took much longer than it should.
+func stalled(sent []sending) error {
+	for _, s := range sent {
+		if by := s.took - s.work; s.ok && s.sent == 1 && by > maxStall {
+			return &Late{"the answer to " + s.id, by}
+		}
+	}
+	return nil
 }
 
 func sleepUntil(ctx context.Context, at time.Time) error {

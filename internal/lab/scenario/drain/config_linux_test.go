@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -142,6 +143,31 @@ func TestWhatEndsByItselfIsSaid(t *testing.T) {
 	case err := <-failed:
 		t.Errorf("what was stopped is said to have ended by itself: %v", err)
 	default:
+	}
+}
+
+// TestABusyMachineIsNoFinding: what came too late is told from what fails.
+func TestABusyMachineIsNoFinding(t *testing.T) {
+	for name, tc := range map[string]struct {
+		sent sending
+		late bool
+	}{
+		"in time":           {sending{id: "r1", ok: true, sent: 1, work: time.Second, took: 3 * time.Second}, false},
+		"late":              {sending{id: "r1", ok: true, sent: 1, work: time.Second, took: 3001 * time.Millisecond}, true},
+		"at the second try": {sending{id: "r1", ok: true, sent: 2, work: time.Second, took: time.Minute}, false},
+		"failed":            {sending{id: "r1", sent: 1, work: time.Second, took: time.Minute}, false},
+	} {
+		var late *Late
+		if is := errors.As(stalled([]sending{tc.sent}), &late); is != tc.late {
+			t.Errorf("%s: late %v, want %v", name, is, tc.late)
+		}
+	}
+	if err := inTime("SIGTERM", time.Now()); err != nil {
+		t.Error(err)
+	}
+	err := inTime("SIGTERM", time.Now().Add(-time.Second))
+	if err == nil || !strings.Contains(err.Error(), `too busy: "SIGTERM" came 1.00 s late`) {
+		t.Errorf("%v", err)
 	}
 }
 

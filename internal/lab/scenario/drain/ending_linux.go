@@ -154,13 +154,15 @@ func (w *world) deregister(ctx context.Context, g *gateway, began time.Time) err
 	if err := sleepUntil(ctx, began.Add(b.Propagation)); err != nil {
 		return err
 	}
-	if err := w.command(ctx, fmt.Sprintf("set server %s/%s state drain", backend, g.name)); err != nil {
-		return err
-	}
-	w.note("balancer", "no new connections", "to "+g.name)
+	err := w.command(ctx, fmt.Sprintf("set server %s/%s state drain", backend, g.name))
+	// First: a balancer that does not answer in time is a machine that is too busy.
 	if err := inTime("no new connections", began.Add(b.Propagation)); err != nil {
 		return err
 	}
+	if err != nil {
+		return err
+	}
+	w.note("balancer", "no new connections", "to "+g.name)
 	if !b.Terminate {
 		return nil
 	}

@@ -296,6 +296,9 @@ func (w *world) happen(ctx context.Context) ([]sending, error) {
 	for _, k := range keepers {
 		sent = append(sent, k.sent...)
 	}
+	if err := stalled(sent); err != nil {
+		return nil, err
+	}
 	return sent, w.awaitIdle(ctx)
 }
 

@@ -166,6 +166,10 @@ type Connection struct {
 // two things that a setup of the cases does in an order.
 const maxLate = 200 * time.Millisecond
 
+// maxStall is how much longer than its work an answer may take that came at the first
+// try. A program that did nothing for so long was not given a processor.
+const maxStall = 2 * time.Second
+
 // Late says that the machine was too busy for what a setup says of time, so that nothing
 // was measured.
 type Late struct {
