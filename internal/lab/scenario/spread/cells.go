@@ -90,6 +90,12 @@ var cells = []cell{
 		why:       whyLeast + "; a victim that gives up early is asked more often than one that hangs",
 	},
 	{
+		id: "lc-one", choice: leastConn, handling: waits, profile: "breaker",
+		want:      expect{unharmed, []bound{noneFail, {upstreamFailed, 35, 65}, {shareOne, 35, 65}, {readOne, 0, 5}, wellTwo, idle1, idle2}},
+		predicted: "after 2 s the breaker is open, and one answers 503 at once: it holds no more than the other, gets about half, and fails all of /upstream in it",
+		why:       "least_conn takes who has the fewest in flight for the fittest, and nobody is quicker than one that refuses",
+	},
+	{
 		id: "rr-one-resend", choice: roundRobin, handling: resends, profile: "anti",
 		want:      expect{unharmed, []bound{noneFail, {fastLate, 37, 46}, {upstreamFailed, 0, 2}, fullOne, wellTwo, stuck1, later2}},
 		predicted: "one is full at 10 s as before, and nginx sends its share to the other 5 s later: nothing fails, and 50 s of 60 of half of /fast, 41.7 % of all, are 5 s late",

@@ -71,7 +71,7 @@ func TestEveryCellIsWhole(t *testing.T) {
 		}
 	}
 	for id, of := range profiles {
-		if !slices.Equal(of, []string{"anti", "fixed"}) {
+		if !slices.Equal(of[:min(len(of), 2)], []string{"anti", "fixed"}) {
 			t.Errorf("%s has the profiles %v", id, of)
 		}
 	}
