@@ -108,6 +108,13 @@ func (w *world) carryOut(ctx context.Context) (r record, err error) {
 	go func() {
 		ends <- w.end(ctx, func(what, detail string) { o.told(was1, what, detail) })
 	}()
+	if !w.c.row.endsLate() {
+		// The first request meets a server that has gone, however busy the machine is.
+		if err := <-ends; err != nil {
+			return r, err
+		}
+		ends <- nil
+	}
 	if w.c.row.untilOut {
 		r.answers, err = w.sendUntilOut(ctx, r.ended, o)
 	} else {

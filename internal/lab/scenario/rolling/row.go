@@ -133,6 +133,10 @@ func (r row) befalls() string {
 	return words
 }
 
+// endsLate says whether the server lives on, and closes its listener at once, until it has
+// answered what is in flight.
+func (r row) endsLate() bool { return r.inFlight && r.how == graceful }
+
 // length is about how long the case takes.
 func (r row) length(s Settings, want expect) time.Duration {
 	if want.out != nil {
