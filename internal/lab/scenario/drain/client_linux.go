@@ -154,7 +154,6 @@ const maxRequests = 50_000
 // says, and waits for all of them.
 type load struct {
 	callers []*caller
-	base    string
 	ended   atomic.Bool // what is done to the gateways has been done
 }
 
