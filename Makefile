@@ -71,10 +71,11 @@ test-k8s: ## the manifests of deploy/k8s, and their containers as processes
 test-pages: ## the reports and the live view in a real headless Chromium
 	$(GO) test -tags browser -count 1 ./test/pages
 
-# One package at a time and no race detector: these runs measure.
+# One package at a time and no race detector: these runs measure, one after the other. Those
+# that measure nothing come last, side by side: they mostly wait.
 .PHONY: test-e2e
 test-e2e: build ## scaled runs of the whole lab against a real PostgreSQL
-	$(GO) test -tags e2e -count 1 -p 1 -timeout 20m ./test/e2e
+	$(GO) test -tags e2e -count 1 -p 1 -parallel 4 -timeout 20m ./test/e2e
 
 # Only CI has no registry: there PostgreSQL's image is made of the installed server.
 .PHONY: test-compose

@@ -115,6 +115,7 @@ func TestCloseRaceOverARoundTrip(t *testing.T) {
 
 // TestCloseRaceInterrupted is a Ctrl-C while programs start, and while they are called.
 func TestCloseRaceInterrupted(t *testing.T) {
+	t.Parallel()
 	for _, phase := range []struct {
 		name, line string
 		measured   bool
@@ -123,6 +124,7 @@ func TestCloseRaceInterrupted(t *testing.T) {
 		{"callers call", "every program runs", true},
 	} {
 		t.Run(phase.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t, "run", "closerace", "-duration=30s", "-callers=2")
 			b.start()
 			b.stderr.await(t, phase.line)

@@ -87,6 +87,7 @@ func TestCompare(t *testing.T) {
 
 // TestCompareInterrupted: what has run is compared.
 func TestCompareInterrupted(t *testing.T) {
+	t.Parallel()
 	b := comparison(t, "-duration=45s", "-dump-at=15s,40s", "-recovery-wait=5s")
 	b.start()
 	b.stderr.await(t, "round 1 of 1: fixed")
@@ -108,6 +109,7 @@ func TestCompareInterrupted(t *testing.T) {
 
 // TestCompareKilled: the runs that are done stay, and no half comparison.
 func TestCompareKilled(t *testing.T) {
+	t.Parallel()
 	b := comparison(t, "-profiles=fixed,anti", "-duration=20s", "-dump-at=15s", "-recovery-wait=5s")
 	b.start()
 	b.stderr.await(t, "round 1 of 1: anti")

@@ -166,6 +166,7 @@ func checkDoubleWrites(t *testing.T, s result.Summary) {
 // TestDeadConnectionsTwiceAtOnce: two labs, one of them of an ordinary user, do not see
 // each other.
 func TestDeadConnectionsTwiceAtOnce(t *testing.T) {
+	t.Parallel()
 	benches := []*bench{deadconn(t, "-only=A3,H2"), deadconn(t, "-only=A3,H2")}
 	benches[1].unprivileged()
 	codes := make([]int, len(benches))
@@ -190,6 +191,7 @@ func TestDeadConnectionsTwiceAtOnce(t *testing.T) {
 
 // TestDeadConnectionsKilled is a SIGKILL of the lab alone, while programs run in hosts.
 func TestDeadConnectionsKilled(t *testing.T) {
+	t.Parallel()
 	b := deadconn(t, "-only=A2")
 	b.unprivileged()
 	b.start()
@@ -223,6 +225,7 @@ func (b *bench) awaitHosts() {
 // TestDeadConnectionsInterrupted: what has ended is kept, and the rest says that it has
 // not.
 func TestDeadConnectionsInterrupted(t *testing.T) {
+	t.Parallel()
 	b := deadconn(t, "-only=A2,X3")
 	b.start()
 	b.awaitHosts()
@@ -245,6 +248,7 @@ func TestDeadConnectionsInterrupted(t *testing.T) {
 // TestDeadConnectionsForbidden: where namespaces are forbidden there is one line that
 // names the setting, and nothing else.
 func TestDeadConnectionsForbidden(t *testing.T) {
+	t.Parallel()
 	b := deadconn(t, "-only=A1")
 	// Within a user namespace of its own the test may forbid further ones; without
 	// capabilities the lab needs one.
@@ -262,6 +266,7 @@ func TestDeadConnectionsForbidden(t *testing.T) {
 
 // TestDeadConnectionsOfNoCase: an id that there is not is a mistake in the command.
 func TestDeadConnectionsOfNoCase(t *testing.T) {
+	t.Parallel()
 	b := deadconn(t, "-only=A1,Z9")
 	if code := b.run(); code != 2 {
 		t.Errorf("exit %d, want 2", code)

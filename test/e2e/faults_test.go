@@ -91,8 +91,10 @@ func TestFaults(t *testing.T) {
 // TestLossStopped: what goes on in a sandbox is stopped as anything else is, and
 // killed with the lab that is outside of it.
 func TestLossStopped(t *testing.T) {
+	t.Parallel()
 	needNamespaces(t)
 	t.Run("interrupted", func(t *testing.T) {
+		t.Parallel()
 		b := short(t, "-fault=loss")
 		b.start()
 		b.stderr.await(t, "dump load_15s")
@@ -104,6 +106,7 @@ func TestLossStopped(t *testing.T) {
 		b.checkNothingLeft()
 	})
 	t.Run("killed", func(t *testing.T) {
+		t.Parallel()
 		b := short(t, "-fault=loss")
 		b.start()
 		b.stderr.await(t, "baseline: ")

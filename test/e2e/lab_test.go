@@ -5,7 +5,8 @@
 // expects the programs in bin/ (make test-e2e).
 //
 // What is asserted are counts and structure. The bound on the generator's lag is
-// lifted, so that a busy machine does not decide whether a test passes.
+// lifted, so that a busy machine does not decide whether a test passes. A test whose run
+// is refused, stopped or killed holds no figure to a bound and is parallel.
 package e2e
 
 import (

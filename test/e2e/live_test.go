@@ -233,6 +233,7 @@ func (f *follower) check(t *testing.T) {
 
 // TestLiveLabKilled: the page goes with the lab, and so does everything else.
 func TestLiveLabKilled(t *testing.T) {
+	t.Parallel()
 	b := short(t, "-live")
 	b.start()
 	f := follow(t, b.liveURL())

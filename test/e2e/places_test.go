@@ -57,6 +57,7 @@ func (b *bench) asNobody() {
 
 // TestOrdinaryUser: no root, no home.
 func TestOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	b := brief(t)
 	b.asNobody()
 	env := b.cmd.Env
@@ -74,6 +75,7 @@ func TestOrdinaryUser(t *testing.T) {
 // TestTwoAtOnce: two runs in the same second and the same folder are two results,
 // both whole.
 func TestTwoAtOnce(t *testing.T) {
+	t.Parallel()
 	a, b := brief(t, "-profile=fixed"), brief(t, "-profile=fixed")
 	b.cmd.Env = append(b.cmd.Env, "CHOKEPOINT_RESULTS="+a.results)
 	a.start()
@@ -160,6 +162,7 @@ func objects(t *testing.T, databaseURL string) string {
 // TestDatabaseURL: a server that is given is used, left as it was, and its
 // password is nowhere to be read.
 func TestDatabaseURL(t *testing.T) {
+	t.Parallel()
 	u := passwordServer(t)
 	password, _ := u.User.Password()
 

@@ -19,6 +19,7 @@ import (
 // TestUsage: what cannot run is refused in one line that names the value, before
 // anything is started or made.
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		args string
 		env  string
@@ -103,6 +104,7 @@ func TestUsage(t *testing.T) {
 // TestCannotStart: what turns out to be missing while the world is built ends
 // the run with one line, and takes down what stood already.
 func TestCannotStart(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +148,7 @@ func TestCannotStart(t *testing.T) {
 // TestTooFewFiles: the hard limit is what counts, and the soft one is raised to
 // it, for PostgreSQL too.
 func TestTooFewFiles(t *testing.T) {
+	t.Parallel()
 	under := func(b *bench, limits string) {
 		shell := exec.Command("sh", append([]string{"-c", "ulimit " + limits + ` && exec "$0" "$@"`, b.cmd.Path}, b.cmd.Args[1:]...)...)
 		shell.Env, shell.Stdout, shell.Stderr, shell.SysProcAttr = b.cmd.Env, b.cmd.Stdout, b.cmd.Stderr, b.cmd.SysProcAttr
@@ -190,6 +193,7 @@ func TestTooFewFiles(t *testing.T) {
 // TestResultsFolder: a place where no result could be put is refused before the
 // run, not after it.
 func TestResultsFolder(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -221,6 +225,7 @@ func TestResultsFolder(t *testing.T) {
 // TestReportOfNothing: lab report says what the folder lacks, and leaves it as
 // it was.
 func TestReportOfNothing(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, file, content, want string }{
 		{"empty", "", "", "summary.json"},
 		{"no folder", "-", "", "nowhere"},
@@ -273,6 +278,7 @@ func (b *bench) inNamespace(prepare, after string) {
 // TestNoPostgreSQL: no programs on this machine and no network to get them by.
 // The error names all three ways.
 func TestNoPostgreSQL(t *testing.T) {
+	t.Parallel()
 	b := exhaustion(t)
 	b.inNamespace(`
 for dir in /usr/lib/postgresql /var/cache; do [ ! -d "$dir" ] || mount -t tmpfs tmpfs "$dir"; done`, "")
@@ -292,12 +298,14 @@ for dir in /usr/lib/postgresql /var/cache; do [ ! -d "$dir" ] || mount -t tmpfs 
 // TestDiskFull: a full disk under the results or under TMPDIR is one line, and
 // leaves nothing on it.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, prepare string }{
 		// Room for the programs' logs and a baseline, not for a dump.
 		{"results", `mkdir -p "$CHOKEPOINT_RESULTS"; mount -t tmpfs -o size=256k tmpfs "$CHOKEPOINT_RESULTS"`},
 		{"TMPDIR", `mount -t tmpfs -o size=4m,mode=755 tmpfs "$TMPDIR"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			b := exhaustion(t, "-profile=anti", "-duration=20s", "-dump-at=15s", "-recovery-wait=1s")
 			// The full disk is seen only from inside.
 			b.inNamespace(test.prepare, `find "$TMPDIR" "$CHOKEPOINT_RESULTS" -mindepth 1 -maxdepth 1 -name '.*' -o -name 'chokepoint-*' | sed 's/^/left: /' >&2`)

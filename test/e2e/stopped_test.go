@@ -34,8 +34,10 @@ var phases = []struct {
 // TestInterrupted is a Ctrl-C in each phase: a whole, balanced and invalid
 // result if there is anything to tell, and nothing else left.
 func TestInterrupted(t *testing.T) {
+	t.Parallel()
 	for _, phase := range phases {
 		t.Run(phase.name, func(t *testing.T) {
+			t.Parallel()
 			b := short(t)
 			b.start()
 			b.stderr.await(t, phase.line)
@@ -56,6 +58,7 @@ func TestInterrupted(t *testing.T) {
 
 // TestTerminated: SIGTERM, to the lab alone, is a Ctrl-C.
 func TestTerminated(t *testing.T) {
+	t.Parallel()
 	b := short(t)
 	b.start()
 	b.stderr.await(t, "dump load_15s")
@@ -92,6 +95,7 @@ func checkStopped(t *testing.T, b *bench, why string) {
 
 // TestInterruptedTwice: the second Ctrl-C kills the lab, and its reaper clears up.
 func TestInterruptedTwice(t *testing.T) {
+	t.Parallel()
 	b := short(t)
 	b.start()
 	b.stderr.await(t, "dump load_15s")
@@ -115,6 +119,7 @@ func TestInterruptedTwice(t *testing.T) {
 // TestInterruptedWhileWriting: whether the signal or the last file was faster,
 // the result is whole.
 func TestInterruptedWhileWriting(t *testing.T) {
+	t.Parallel()
 	b := short(t)
 	b.start()
 	b.stderr.await(t, "writing")
@@ -136,11 +141,13 @@ func TestInterruptedWhileWriting(t *testing.T) {
 
 // TestKilled is a SIGKILL of the lab, and of nothing else, in each phase.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	for _, phase := range append(phases[:len(phases):len(phases)], struct {
 		name, line string
 		measured   bool
 	}{"writing", "writing", true}) {
 		t.Run(phase.name, func(t *testing.T) {
+			t.Parallel()
 			b := short(t)
 			b.start()
 			b.stderr.await(t, phase.line)
@@ -162,8 +169,10 @@ func TestKilled(t *testing.T) {
 // TestChildDies kills each program in the middle of the load: the run ends at
 // once, and says which one it was and what it said last.
 func TestChildDies(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"victim", "upstream", "postgres", "loadgen"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := exhaustion(t, "-profile=fixed")
 			b.start()
 			b.stderr.await(t, "dump load_15s")

@@ -45,32 +45,36 @@ func proxies(t *testing.T, api string) map[string]*toxiproxy.Proxy {
 }
 
 // TestToxiproxy: the delay comes from a real Toxiproxy, is measured, and is gone
-// afterwards, however the run ends.
+// afterwards.
 func TestToxiproxy(t *testing.T) {
 	api := toxiproxyAPI(t)
-	t.Run("whole", func(t *testing.T) {
-		b := short(t, "-profile=fixed", "-toxiproxy="+api)
-		b.start()
-		b.stderr.await(t, "baseline: ")
-		if n := len(proxies(t, api)); n != 1 {
-			t.Errorf("%d proxies, want 1", n)
-		}
-		s, dir := b.measured(b.wait())
-		if s.Upstream.Via != "toxiproxy" || s.Upstream.DelayAskedMS != 1500 {
-			t.Errorf("dose %+v; want 1,500 ms via toxiproxy", s.Upstream)
-		}
-		if seen := s.Upstream.DelaySeenMS; seen == nil || *seen < 1500 || *seen > 3000 {
-			t.Errorf("dose seen: %v, want 1,500 ms or a little more", seen)
-		}
-		if read := s.Dumps[2].Where["upstream_read"]; read < 18 || read > 20 {
-			t.Errorf("%d workers in the upstream read, want 18 to 20", read)
-		}
-		checkFiles(t, dir, 1800)
-		if left := proxies(t, api); len(left) != 0 {
-			t.Errorf("proxies left: %v", left)
-		}
-		b.checkNothingLeft()
-	})
+	b := short(t, "-profile=fixed", "-toxiproxy="+api)
+	b.start()
+	b.stderr.await(t, "baseline: ")
+	if n := len(proxies(t, api)); n != 1 {
+		t.Errorf("%d proxies, want 1", n)
+	}
+	s, dir := b.measured(b.wait())
+	if s.Upstream.Via != "toxiproxy" || s.Upstream.DelayAskedMS != 1500 {
+		t.Errorf("dose %+v; want 1,500 ms via toxiproxy", s.Upstream)
+	}
+	if seen := s.Upstream.DelaySeenMS; seen == nil || *seen < 1500 || *seen > 3000 {
+		t.Errorf("dose seen: %v, want 1,500 ms or a little more", seen)
+	}
+	if read := s.Dumps[2].Where["upstream_read"]; read < 18 || read > 20 {
+		t.Errorf("%d workers in the upstream read, want 18 to 20", read)
+	}
+	checkFiles(t, dir, 1800)
+	if left := proxies(t, api); len(left) != 0 {
+		t.Errorf("proxies left: %v", left)
+	}
+	b.checkNothingLeft()
+}
+
+// TestToxiproxyStopped: the delay is gone however the run ends.
+func TestToxiproxyStopped(t *testing.T) {
+	t.Parallel()
+	api := toxiproxyAPI(t)
 	t.Run("interrupted", func(t *testing.T) {
 		b := short(t, "-toxiproxy="+api)
 		b.start()
