@@ -29,6 +29,7 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 	@echo
 	@echo "  make bench PROFILE=anti|timeout|bulkhead|fixed|breaker|shed|cancel|unbounded [SCALE=0.1] [RATE=20] [DURATION=60s]"
+	@echo "  make bench SCENARIO=deadconn|closerace|rolling|drain|drainmap|spread"
 	@echo "  make compare PROFILES=anti,fixed RUNS=3 [SCALE=0.1] [FAULTS=slow,hang,refused,reset,loss,tls_hang]"
 
 .PHONY: build
@@ -93,7 +94,7 @@ lint: ## gofmt, go vet, staticcheck
 	cd deploy/k8s/check && $(GO) vet ./... && $(GO) tool -modfile=../../../tools/go.mod staticcheck ./...
 
 .PHONY: bench-self
-bench-self: build ## what the lab itself costs: /fast beside a bare handler, the pause of a dump
+bench-self: build ## what the lab itself costs: /fast beside a bare handler, the pause of a dump, a look at a kept connection
 	$(GO) test -run '^$$' -bench . -benchtime 1x -count 1 ./test/overhead
 
 # Tools that are installed run beside loadgen; docs/programs.md says how to get them.

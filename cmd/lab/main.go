@@ -24,13 +24,13 @@ const usage = `Usage: lab COMMAND [flags]
   lab run deadconn        a matrix: pooled connections that died while they rested
   lab run rolling         a matrix: one of two servers behind nginx goes away
   lab run closerace       how often a request meets the close of a kept connection
-  lab run spread          two services behind nginx: does the outage spread, or stay?
   lab run drain           gateways that are ended under load, and requests that fail but are executed
+  lab run drainmap        a map: how long a gateway serves on and drains, and what that loses
+  lab run spread          two services behind nginx: does the outage spread, or stay?
   lab compare exhaustion  alternated runs of several profiles, and their comparison
   lab attach              the same on a service that is not the lab's own
   lab report FOLDER...    render the report of a results folder anew
   lab size                a timeout and permits for an upstream, with the reason for each
-  lab run drainmap        a map: how long a gateway serves on and drains, and what that loses
   lab advise drain        how long a gateway serves on and drains, to paste for four products
   lab dump SOURCE...      who stands where in dumps of Go or Java, and waits for what
   lab gateway             a reverse proxy of Go, as a program to drain
