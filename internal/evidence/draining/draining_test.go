@@ -70,7 +70,8 @@ func TestExplains(t *testing.T) {
 		{0, ms(1700), []Fate{FailedButExecuted}},
 		{ms(450), ms(100), []Fate{OK, NeverReached}},
 		{ms(450), ms(1500), []Fate{NeverReached, FailedButExecuted}},
-		{ms(600), ms(100), []Fate{NeverReached}},
+		{ms(550), ms(100), []Fate{OK, NeverReached}}, // the drain began late
+		{ms(610), ms(100), []Fate{NeverReached}},
 		{ms(950), ms(100), []Fate{NeverReached}},
 		{ms(1050), ms(100), []Fate{NeverReached}}, // the balancer was late
 		{ms(1150), ms(100), nil},

@@ -20,7 +20,7 @@ type Counts struct{ OK, NeverReached, FailedButExecuted Span }
 
 // Replay is what becomes of a load whose balancer gives every so-manieth request to the
 // gateway that is ended, and in which everything may be late by up to slack: a request,
-// its answer, the balancer, the end of the gateway. Which request the balancer begins
+// its answer, the balancer, the beginning of the drain and its end. Which request the balancer begins
 // with is not known, and two that follow each other may change places once.
 func (s Stop) Replay(propagation time.Duration, idle Idle, load []Request, gateways int, slack time.Duration) Counts {
 	var c Counts
@@ -73,13 +73,13 @@ func tally(fates []Fate, fate Fate, turn, gateways int) (n, more, fewer int) {
 }
 
 // late is by how much the parts of a run are late.
-type late struct{ request, answer, balancer, cut time.Duration }
+type late struct{ request, answer, balancer, drain, cut time.Duration }
 
 // lateness are all combinations of none and slack.
 func lateness(slack time.Duration) (all []late) {
-	for i := range 16 {
+	for i := range 32 {
 		part := func(bit int) time.Duration { return time.Duration(i>>bit&1) * slack }
-		all = append(all, late{part(0), part(1), part(2), part(3)})
+		all = append(all, late{part(0), part(1), part(2), part(3), part(4)})
 	}
 	return all
 }
@@ -87,7 +87,7 @@ func lateness(slack time.Duration) (all []late) {
 func (l late) fate(s Stop, propagation time.Duration, idle Idle, r Request) Fate {
 	r.At += l.request
 	r.Takes += l.answer
-	return Stop{s.PreStop, s.Drain + l.cut}.Fate(propagation+l.balancer, idle, r)
+	return Stop{s.PreStop + l.drain, s.Drain + l.cut - l.drain}.Fate(propagation+l.balancer, idle, r)
 }
 
 // Explains says whether got is what becomes of a request that did come at r.At, within

@@ -9,9 +9,13 @@ import (
 	"chokepoint/internal/evidence/sizing"
 )
 
-// points is how many stand for a distribution, evenly from its quickest response to the
-// slowest that counts.
-const points = 2_000
+const (
+	// points is how many stand for a distribution, evenly over its quantiles.
+	points = 1_000
+	// ofSlowest is the share that the slowest response has beside them in a mean: little,
+	// and above 0, so that a mean of losses is 0 only if the slowest is not lost either.
+	ofSlowest = 0.0001
+)
 
 // Response is how long requests take.
 type Response struct {
@@ -28,23 +32,21 @@ type Response struct {
 	// Samples is how many responses were measured; 0 where the distribution is a formula.
 	Samples int64
 
-	sorted []time.Duration // the last is Slowest
+	of     delay.Delay
+	sorted []time.Duration // points of it, none above Slowest
 }
 
 // ResponseOf are the responses that d describes, with slowest as the slowest that counts.
 func ResponseOf(d delay.Delay, slowest time.Duration) Response {
-	r := Response{Text: d.String(), Slowest: slowest, sorted: make([]time.Duration, points)}
+	r := Response{Text: d.String(), Slowest: slowest, of: d, sorted: make([]time.Duration, points)}
 	for i := range r.sorted {
-		r.sorted[i] = min(d.Quantile(float64(i)/points), slowest)
+		r.sorted[i] = min(d.Quantile((float64(i)+0.5)/points), slowest)
 	}
-	r.sorted[points-1] = slowest
 	return r
 }
 
-// Quantile is the smallest response time that the share q (0 to 1) does not exceed.
-func (r Response) Quantile(q float64) time.Duration {
-	return r.sorted[min(max(int(q*float64(len(r.sorted))), 0), len(r.sorted)-1)]
-}
+// Quantile is the response time that the share q (0 to 1) does not exceed.
+func (r Response) Quantile(q float64) time.Duration { return min(r.of.Quantile(q), r.Slowest) }
 
 // mean is that of f over the responses.
 func (r Response) mean(f func(time.Duration) float64) float64 {
@@ -52,7 +54,7 @@ func (r Response) mean(f func(time.Duration) float64) float64 {
 	for _, takes := range r.sorted {
 		sum += f(takes)
 	}
-	return sum / float64(len(r.sorted))
+	return (1-ofSlowest)*sum/float64(len(r.sorted)) + ofSlowest*f(r.Slowest)
 }
 
 // ReadResponse reads a distribution:
