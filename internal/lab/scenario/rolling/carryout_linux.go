@@ -54,7 +54,10 @@ func (c cell) run(ctx context.Context, folder string, into *result.Case) (err er
 		if w, err = c.start(ctx, n, folder); err != nil {
 			return err
 		}
-		return w.warmUp(ctx)
+		if err := w.warmUp(ctx); err != nil {
+			return w.because(err)
+		}
+		return nil
 	})
 	if err != nil {
 		return err

@@ -186,6 +186,22 @@ func (w *world) check() error {
 	}
 }
 
+// because is that a program has ended by itself, if one has, and else err. A connection
+// to it may break a moment before its end is known.
+func (w *world) because(err error) error {
+	timer := time.NewTimer(probeWait)
+	defer timer.Stop()
+	select {
+	case <-w.lb.Child.Done():
+	case <-w.was[1].Done():
+	case <-timer.C:
+	}
+	if died := w.check(); died != nil {
+		return died
+	}
+	return err
+}
+
 // watch ends a case early when one of them has, with that as the cause.
 func (w *world) watch(ctx context.Context, endEarly context.CancelCauseFunc) {
 	select {
