@@ -166,7 +166,6 @@ func checkDoubleWrites(t *testing.T, s result.Summary) {
 // TestDeadConnectionsTwiceAtOnce: two labs, one of them of an ordinary user, do not see
 // each other.
 func TestDeadConnectionsTwiceAtOnce(t *testing.T) {
-	t.Parallel()
 	benches := []*bench{deadconn(t, "-only=A3,H2"), deadconn(t, "-only=A3,H2")}
 	benches[1].unprivileged()
 	codes := make([]int, len(benches))

@@ -114,6 +114,7 @@ func jsonLines[T any](t *testing.T, path string) []T {
 // TestDrainGatewayDies: a gateway that ends by itself costs its case, which says so, and
 // a Ctrl-C ends the rest.
 func TestDrainGatewayDies(t *testing.T) {
+	t.Parallel()
 	b := drain(t, "-only=zero-direct,zero-edge")
 	b.start()
 	syscall.Kill(b.awaitGateway(), syscall.SIGKILL)
@@ -157,6 +158,7 @@ func (b *bench) awaitGateway() int {
 
 // TestDrainWithoutHAProxy is one line that says how to install it.
 func TestDrainWithoutHAProxy(t *testing.T) {
+	t.Parallel()
 	b := drain(t)
 	path, err := installed.HAProxy.Path()
 	if err != nil {

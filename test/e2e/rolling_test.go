@@ -114,6 +114,7 @@ func TestRollingBalancerDies(t *testing.T) {
 
 // TestRollingInterrupted: what has ended is kept, and the rest says that it has not.
 func TestRollingInterrupted(t *testing.T) {
+	t.Parallel()
 	b := rolling(t, "-only=P1,G1")
 	b.start()
 	b.awaitNginx(1)
@@ -135,6 +136,7 @@ func TestRollingInterrupted(t *testing.T) {
 
 // TestRollingKilled is a SIGKILL of the lab alone, while balancers run.
 func TestRollingKilled(t *testing.T) {
+	t.Parallel()
 	b := rolling(t, "-only=P1")
 	b.unprivileged()
 	b.start()
@@ -148,6 +150,7 @@ func TestRollingKilled(t *testing.T) {
 // TestRollingRefused is what is wrong with the reader's file, or missing from the
 // machine: one line, and nothing else.
 func TestRollingRefused(t *testing.T) {
+	t.Parallel()
 	const upstream = "upstream app { server @WAS1@; server @WAS2@; }\n"
 	for _, tc := range []struct {
 		name, config, want string

@@ -77,6 +77,7 @@ func TestSpread(t *testing.T) {
 
 // TestSpreadInterrupted is a Ctrl-C in the first cell: nothing was measured.
 func TestSpreadInterrupted(t *testing.T) {
+	t.Parallel()
 	b := spread(t)
 	b.start()
 	b.nginx()
@@ -91,6 +92,7 @@ func TestSpreadInterrupted(t *testing.T) {
 
 // TestSpreadKilled is a SIGKILL of the lab while nginx runs.
 func TestSpreadKilled(t *testing.T) {
+	t.Parallel()
 	b := spread(t)
 	b.start()
 	b.nginx()
