@@ -128,7 +128,7 @@ func TestSpreadBalancerDies(t *testing.T) {
 // its parent and the cell's folder as its own.
 func (b *bench) nginx() int {
 	b.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		for pid, arguments := range b.processes() {
 			if strings.HasPrefix(arguments[0], "nginx: master") {
 				return pid
