@@ -32,7 +32,7 @@ const (
 	maxParallel           = 64
 	defaultScale          = 0.1
 	// casesPerCPU is how many cases at a time a processor carries, which mostly wait.
-	casesPerCPU = 8
+	casesPerCPU = 4
 )
 
 // Bind registers a flag for every setting, with its default.
