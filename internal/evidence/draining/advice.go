@@ -181,14 +181,15 @@ func (q Question) reasons() []string {
 		r = append(r, fmt.Sprintf("the deregistration delay of %s is longer: the pre-stop covers it whole, so that the drain begins when the balancer is done; if your figure of the propagation is sure, a delay and a pre-stop of %s are enough",
 			q.DeregistrationDelay, whole(q.withMargin(q.Propagation))))
 	}
-	slowest := fmt.Sprintf("%s, the bound that was given", q.Response.Slowest)
+	shown := q.Response.Slowest.Round(time.Millisecond)
+	slowest := fmt.Sprintf("%s, the bound that was given", shown)
 	switch {
 	case q.Response.Samples > 0:
-		slowest = fmt.Sprintf("%s, the slowest of %d measured, and the margin", q.Response.Slowest, q.Response.Samples)
+		slowest = fmt.Sprintf("%s, the slowest of %d measured, and the margin", shown, q.Response.Samples)
 	case q.Response.Beyond > 0:
-		slowest = fmt.Sprintf("%s, which %.3g %% of the responses exceed, and the margin; give max= if a timeout bounds them", q.Response.Slowest, 100*q.Response.Beyond)
+		slowest = fmt.Sprintf("%s, which %.3g %% of the responses exceed, and the margin; give max= if a timeout bounds them", shown, 100*q.Response.Beyond)
 	case !q.Response.Bounded:
-		slowest = fmt.Sprintf("%s, the longest of the distribution, and the margin", q.Response.Slowest)
+		slowest = fmt.Sprintf("%s, the longest of the distribution, and the margin", shown)
 	}
 	r = append(r, fmt.Sprintf("drain: a request that began at the last moment before it must be answered within it, or it fails though it was executed: %s; %s is the shortest with which none is cut off where resting connections are closed at once (searched)", slowest, found.Drain))
 	if q.KeepaliveIdle > 0 {
