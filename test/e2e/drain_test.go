@@ -140,20 +140,35 @@ func TestDrainGatewayDies(t *testing.T) {
 	b.checkNothingLeft()
 }
 
-// awaitGateway waits until a lab gateway runs.
+// awaitGateway waits until a lab gateway runs that listens: the next one of its case has
+// been started.
 func (b *bench) awaitGateway() int {
 	b.t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		first := map[string]int{} // by the case's folder
+		second := ""
 		for pid, arguments := range b.processes() {
-			if len(arguments) > 2 && arguments[1] == "gateway" {
-				return pid
+			if len(arguments) < 2 || arguments[1] != "gateway" {
+				continue
 			}
+			for _, argument := range arguments {
+				log, isLog := strings.CutPrefix(argument, "-access-log=")
+				switch {
+				case isLog && filepath.Base(log) == "gw1-access.jsonl":
+					first[filepath.Dir(log)] = pid
+				case isLog:
+					second = filepath.Dir(log)
+				}
+			}
+		}
+		if pid, ok := first[second]; ok {
+			return pid
 		}
 		if strings.Contains(b.stderr.text(), "lab: ") {
 			b.needsSandbox(b.wait())
 		}
 	}
-	b.t.Fatalf("no gateway; stderr:\n%s", b.stderr.text())
+	b.t.Fatalf("no two gateways of a case; stderr:\n%s", b.stderr.text())
 	return 0
 }
 
