@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"text/tabwriter"
 
-	"chokepoint/internal/cli"
 	"chokepoint/internal/lab"
 	"chokepoint/internal/lab/matrix"
 	"chokepoint/internal/lab/scenario/drain"
@@ -26,48 +23,15 @@ out, 4 a case is not as wanted, 130 interrupted.`
 
 func runDrain(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 	var s drain.Settings
-	var list, asJSON bool
-	fs := flag.NewFlagSet("lab run "+drain.Name, flag.ContinueOnError)
-	s.Bind(fs)
-	fs.BoolVar(&list, "list", false, "list the cases and what is wanted of them, and run none")
-	fs.BoolVar(&asJSON, "json", false, "print summary.json instead of the verdict; of -list, the cases")
-	cases, err := parseDrain(fs, &s, args, stdout)
-	if err != nil {
-		return cli.ExitUsage, err
-	}
-	if list {
-		return cli.ExitOK, listCases(stdout, asJSON, cases)
-	}
-	return withLab(ctx, s.ResultsDir, liveFlags{}, 1, stdout, stderr, func(l *lab.Lab, stdout io.Writer) (int, error) {
-		dir, summary, err := l.Draining(ctx, s, cases)
-		if err != nil {
-			return failureCode(ctx), err
-		}
-		if err := printResult(stdout, asJSON, summary, dir, printCounts); err != nil {
-			return cli.ExitFailure, err
-		}
-		return exitCode(ctx, summary), nil
-	})
-}
-
-// parseDrain reads the flags, and picks the cases that they name.
-func parseDrain(fs *flag.FlagSet, s *drain.Settings, args []string, stdout io.Writer) (cases []matrix.Case, err error) {
-	err = cli.Parse(fs, args, drainSynopsis, stdout)
-	switch {
-	case errors.Is(err, cli.ErrDone):
-		return nil, err
-	case err == nil && fs.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case err == nil:
-		err = s.Validate()
-	}
-	if err == nil {
-		cases, err = matrix.Select(drain.Cases(*s), s.Only)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w (%s -h lists the flags)", err, fs.Name())
-	}
-	return cases, nil
+	return matrixCommand{
+		name: drain.Name, synopsis: drainSynopsis, bind: s.Bind,
+		validate: func() error { return s.Validate() }, only: &s.Only, results: &s.ResultsDir,
+		cases: func() ([]matrix.Case, error) { return drain.Cases(s), nil },
+		run: func(ctx context.Context, l *lab.Lab, cases []matrix.Case) (string, result.Summary, error) {
+			return l.Draining(ctx, s, cases)
+		},
+		print: printCounts,
+	}.do(ctx, args, stdout, stderr)
 }
 
 // printCounts is printMatrix for cases of many requests: the classes stand in the rows.

@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"text/tabwriter"
 
-	"chokepoint/internal/cli"
 	"chokepoint/internal/lab"
 	"chokepoint/internal/lab/matrix"
 	"chokepoint/internal/lab/scenario/drainmap"
@@ -27,51 +24,15 @@ out, 4 a cell is not as predicted, 130 interrupted.`
 
 func runDrainMap(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 	var s drainmap.Settings
-	var list, asJSON bool
-	fs := flag.NewFlagSet("lab run "+drainmap.Name, flag.ContinueOnError)
-	s.Bind(fs)
-	fs.BoolVar(&list, "list", false, "list the cells and what is predicted of them, and run none")
-	fs.BoolVar(&asJSON, "json", false, "print summary.json instead of the verdict; of -list, the cells")
-	cases, err := parseDrainMap(fs, &s, args, stdout)
-	if err != nil {
-		return cli.ExitUsage, err
-	}
-	if list {
-		return cli.ExitOK, listCases(stdout, asJSON, cases)
-	}
-	return withLab(ctx, s.ResultsDir, liveFlags{}, 1, stdout, stderr, func(l *lab.Lab, stdout io.Writer) (int, error) {
-		dir, summary, err := l.DrainMap(ctx, s, cases)
-		if err != nil {
-			return failureCode(ctx), err
-		}
-		if err := printResult(stdout, asJSON, summary, dir, printDrainMap); err != nil {
-			return cli.ExitFailure, err
-		}
-		return exitCode(ctx, summary), nil
-	})
-}
-
-// parseDrainMap reads the flags, and picks the cells that they name.
-func parseDrainMap(fs *flag.FlagSet, s *drainmap.Settings, args []string, stdout io.Writer) (cases []matrix.Case, err error) {
-	err = cli.Parse(fs, args, drainMapSynopsis, stdout)
-	switch {
-	case errors.Is(err, cli.ErrDone):
-		return nil, err
-	case err == nil && fs.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case err == nil:
-		err = s.Validate()
-	}
-	if err == nil {
-		cases, err = drainmap.Cases(*s)
-	}
-	if err == nil {
-		cases, err = matrix.Select(cases, s.Only)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w (%s -h lists the flags)", err, fs.Name())
-	}
-	return cases, nil
+	return matrixCommand{
+		name: drainmap.Name, synopsis: drainMapSynopsis, bind: s.Bind,
+		validate: func() error { return s.Validate() }, only: &s.Only, results: &s.ResultsDir,
+		cases: func() ([]matrix.Case, error) { return drainmap.Cases(s) },
+		run: func(ctx context.Context, l *lab.Lab, cases []matrix.Case) (string, result.Summary, error) {
+			return l.DrainMap(ctx, s, cases)
+		},
+		print: printDrainMap,
+	}.do(ctx, args, stdout, stderr)
 }
 
 // printDrainMap prints whether the run may be believed, and a row for each cell with

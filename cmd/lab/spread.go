@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 
-	"chokepoint/internal/cli"
 	"chokepoint/internal/lab"
 	"chokepoint/internal/lab/balancer"
 	"chokepoint/internal/lab/matrix"
@@ -27,57 +24,25 @@ out, 4 a cell is not as wanted, 130 interrupted.`
 
 func runSpread(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 	var s spread.Settings
-	var list, asJSON bool
-	fs := flag.NewFlagSet("lab run "+spread.Name, flag.ContinueOnError)
-	s.Bind(fs)
-	fs.BoolVar(&list, "list", false, "list the cells and what is wanted of them, and run none")
-	fs.BoolVar(&asJSON, "json", false, "print summary.json instead of the verdict; of -list, the cells")
-	cases, err := parseSpread(fs, &s, args, stdout)
-	if err != nil {
-		return cli.ExitUsage, err
-	}
-	if list {
-		return cli.ExitOK, listCases(stdout, asJSON, cases)
-	}
-	if _, _, err := world.FindPrograms(s.BinDir, "victim", "upstream", "loadgen"); err != nil {
-		return cli.ExitFailure, err
-	}
-	if _, err := balancer.Find(ctx, balancer.Nginx); err != nil {
-		return failureCode(ctx), err
-	}
-	return withLab(ctx, s.ResultsDir, liveFlags{}, 1, stdout, stderr, func(l *lab.Lab, stdout io.Writer) (int, error) {
-		dir, summary, err := l.Spread(ctx, s, cases)
-		if err != nil {
-			return failureCode(ctx), err
-		}
-		if err := printResult(stdout, asJSON, summary, dir, printSpread); err != nil {
-			return cli.ExitFailure, err
-		}
-		return exitCode(ctx, summary), nil
-	})
-}
-
-// parseSpread reads the flags, and picks the cells that they name.
-func parseSpread(fs *flag.FlagSet, s *spread.Settings, args []string, stdout io.Writer) (cases []matrix.Case, err error) {
-	err = cli.Parse(fs, args, spreadSynopsis, stdout)
-	switch {
-	case errors.Is(err, cli.ErrDone):
-		return nil, err
-	case err == nil && fs.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case err == nil:
-		err = s.Validate()
-	}
-	if err == nil {
-		cases, err = matrix.Select(spread.Cases(), s.Only)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w (%s -h lists the flags)", err, fs.Name())
-	}
-	if s.DatabaseURL == "" {
-		s.DatabaseURL = os.Getenv("DATABASE_URL")
-	}
-	return cases, nil
+	return matrixCommand{
+		name: spread.Name, synopsis: spreadSynopsis, bind: s.Bind,
+		validate: func() error { return s.Validate() }, only: &s.Only, results: &s.ResultsDir,
+		cases: func() ([]matrix.Case, error) { return spread.Cases(), nil },
+		ready: func(ctx context.Context) error {
+			if _, _, err := world.FindPrograms(s.BinDir, "victim", "upstream", "loadgen"); err != nil {
+				return err
+			}
+			_, err := balancer.Find(ctx, balancer.Nginx)
+			return err
+		},
+		run: func(ctx context.Context, l *lab.Lab, cases []matrix.Case) (string, result.Summary, error) {
+			if s.DatabaseURL == "" {
+				s.DatabaseURL = os.Getenv("DATABASE_URL")
+			}
+			return l.Spread(ctx, s, cases)
+		},
+		print: printSpread,
+	}.do(ctx, args, stdout, stderr)
 }
 
 // printSpread prints whether the run may be believed, and of each cell where /fast died.
