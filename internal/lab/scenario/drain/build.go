@@ -85,6 +85,9 @@ func (s Setup) inWords() string {
 	if s.Balancer.Terminate {
 		text += fmt.Sprintf(", terminated after %v", s.Balancer.DeregistrationDelay)
 	}
+	if s.Load.IdleTimeout > 0 {
+		text += fmt.Sprintf(", clients close what rests for %v", s.Load.IdleTimeout)
+	}
 	return text
 }
 

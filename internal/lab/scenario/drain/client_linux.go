@@ -164,7 +164,9 @@ func (w *world) newLoad() *load {
 		callers = http2Callers * w.setup.Gateways
 	}
 	for range callers {
-		l.callers = append(l.callers, newCaller(w.hosts.client, w.setup.Protocol, w.entrance()))
+		c := newCaller(w.hosts.client, w.setup.Protocol, w.entrance())
+		c.kept.IdleConnTimeout = w.setup.Load.IdleTimeout
+		l.callers = append(l.callers, c)
 	}
 	return l
 }

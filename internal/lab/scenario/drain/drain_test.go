@@ -70,6 +70,35 @@ func TestBothSidesOfASandboxHaveTheSameCases(t *testing.T) {
 	}
 }
 
+// TestRestartsArePairs: what a restart loses with the one settings and not with the other
+// is of the settings, as everything else is the same.
+func TestRestartsArePairs(t *testing.T) {
+	defaults, pairs := map[string]Setup{}, 0
+	with := func(r row) (key string, setup Setup) {
+		setup = r.setup
+		setup.End, setup.Load.Work = End{}, nil // all have the same work: mixed
+		return string(setup.Gateway) + " " + r.defence, setup
+	}
+	for _, r := range restartRows() {
+		if key, setup := with(r); r.id == "restart-defaults" {
+			defaults[key] = setup
+		}
+	}
+	for _, r := range restartRows() {
+		key, setup := with(r)
+		if r.id != "restart-recommended" {
+			continue
+		}
+		pairs++
+		if other, ok := defaults[key]; !ok || !reflect.DeepEqual(setup, other) {
+			t.Errorf("%q: with the recommended settings %+v, with the defaults %+v", key, setup, other)
+		}
+	}
+	if pairs != 3 {
+		t.Errorf("%d pairs, want 3", pairs)
+	}
+}
+
 func TestSettingsAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*Settings){
 		"-scale 0.01":    func(s *Settings) { s.Scale = 0.01 },
@@ -91,13 +120,13 @@ func TestEveryDurationIsScaled(t *testing.T) {
 	const all = 100 * time.Second
 	s := Setup{
 		Edge: all, Balancer: Balancer{all, all, true}, End: End{PreStop: all, Drain: all, Grace: all},
-		Load: Load{Every: all, Before: all, Work: always(all)}, Keepers: []Keeper{{all}},
+		Load: Load{Every: all, Before: all, IdleTimeout: all, Work: always(all)}, Keepers: []Keeper{{all}},
 	}
 	got := s.in(0.1)
 	const tenth = 10 * time.Second
 	want := Setup{
 		Edge: tenth, Balancer: Balancer{tenth, tenth, true}, End: End{PreStop: tenth, Drain: tenth, Grace: tenth},
-		Load: Load{Every: tenth, Before: tenth}, Keepers: []Keeper{{tenth}},
+		Load: Load{Every: tenth, Before: tenth, IdleTimeout: tenth}, Keepers: []Keeper{{tenth}},
 	}
 	if work := got.Load.Work(3); work != tenth {
 		t.Errorf("work %v, want %v", work, tenth)
@@ -110,8 +139,8 @@ func TestEveryDurationIsScaled(t *testing.T) {
 		t.Error("the setup that was scaled has changed")
 	}
 	// Whoever adds a duration finds this test.
-	if n := durations(reflect.TypeFor[Setup]()); n != 9 {
-		t.Errorf("a setup has %d durations, and 9 are scaled here", n)
+	if n := durations(reflect.TypeFor[Setup]()); n != 10 {
+		t.Errorf("a setup has %d durations, and 10 are scaled here", n)
 	}
 }
 

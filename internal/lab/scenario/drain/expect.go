@@ -16,6 +16,8 @@ const (
 	nothingFails = "nothing fails"
 	somethingHas = "requests fail or are executed twice"
 	workedTwice  = "requests are executed twice"
+	sentAgain    = "requests are sent again"
+	noneAgain    = "no request is sent again"
 	staysOpen    = "does not converge"
 	converges    = "converges"
 	resetAndOpen = "the client is reset and the gateway's connection stays"
@@ -52,8 +54,10 @@ func (b band) String() string {
 type want struct {
 	outcome                    string
 	ok, never, executed, twice band
-	// repeats says that the clients send again what fails; how often they did is told.
+	// repeats says that the clients send again what fails; how many requests they sent
+	// again is told, and wanted if again is a band.
 	repeats bool
+	again   band
 	// left are the connections that are open when the gateway is killed.
 	left int
 	// failsFrom and failsUntil are when the requests fail, from when the gateway is told
@@ -70,6 +74,13 @@ func (w want) okBand() band {
 	return w.ok
 }
 
+func (w want) againInWords() string {
+	if w.again == (band{}) {
+		return "any number"
+	}
+	return w.again.String()
+}
+
 // in is the want in scaled time.
 func (w want) in(scale float64) want {
 	w.failsFrom, w.failsUntil, w.endsWithin = scaled(w.failsFrom, scale), scaled(w.failsUntil, scale), scaled(w.endsWithin, scale)
@@ -84,7 +95,7 @@ func (w want) inWords() string {
 	}
 	parts = append(parts, "never reached "+w.never.String(), "failed but executed "+w.executed.String(), "executed twice "+w.twice.String())
 	if w.repeats {
-		parts = append(parts, "sent again any number")
+		parts = append(parts, "sent again "+w.againInWords())
 	}
 	if w.left > 0 {
 		parts = append(parts, fmt.Sprintf("connections left %d", w.left))
@@ -113,6 +124,7 @@ func (w want) judge(out Outcome) (got string, ok bool) {
 	ok = outcome == w.outcome && len(out.Ended) > 0 && w.okBand().has(c.OK) && w.never.has(c.NeverReached) && w.executed.has(c.FailedButExecuted) && w.twice.has(c.ExecutedTwice)
 	if w.repeats {
 		parts = append(parts, fmt.Sprintf("sent again %d", out.Repeated))
+		ok = ok && (w.again == (band{}) || w.again.has(out.Repeated))
 	}
 	if w.left > 0 {
 		left := out.left()
@@ -150,6 +162,8 @@ func (w want) outcomeOf(out Outcome) string {
 		return either(c.NeverReached+c.FailedButExecuted+c.ExecutedTwice == 0, nothingFails, somethingHas)
 	case workedTwice:
 		return either(c.ExecutedTwice > 0, workedTwice, nothingFails)
+	case sentAgain:
+		return either(out.Repeated > 0, sentAgain, noneAgain)
 	case staysOpen, converges:
 		killed := slices.ContainsFunc(out.Ended, func(e Ended) bool { return e.Killed })
 		return either(killed, staysOpen, converges)

@@ -76,7 +76,7 @@ func scaled(d time.Duration, scale float64) time.Duration {
 func (s Setup) in(scale float64) Setup {
 	for _, d := range []*time.Duration{
 		&s.Edge, &s.Balancer.Propagation, &s.Balancer.DeregistrationDelay,
-		&s.End.PreStop, &s.End.Drain, &s.End.Grace, &s.Load.Every, &s.Load.Before,
+		&s.End.PreStop, &s.End.Drain, &s.End.Grace, &s.Load.Every, &s.Load.Before, &s.Load.IdleTimeout,
 	} {
 		*d = scaled(*d, scale)
 	}

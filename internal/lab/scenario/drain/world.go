@@ -104,6 +104,9 @@ type Load struct {
 	Work func(i int) time.Duration
 	// NewConnections has each request make a connection of its own.
 	NewConnections bool
+	// IdleTimeout is for how long a connection may rest before the clients close it; 0 is
+	// no bound.
+	IdleTimeout time.Duration
 	// Attempts is how often a request is sent at most, if it fails; 0 is 1. With more
 	// than one each request has an Idempotency-Key.
 	Attempts int
