@@ -35,7 +35,7 @@ func (f *adviseFlags) bind(fs *flag.FlagSet) {
 	fs.StringVar(&f.response, "response", "", "how long requests take at the gateway: p50=80ms,p99=4s,max=30s, where max is a bound that somebody keeps and may be left out, or any `distribution` of -delay")
 	cli.FileVar(fs, &f.from, "from", "instead: a .hlog of loadgen, or the `folder` of a run")
 	fs.StringVar(&f.endpoint, "endpoint", "", "`name` of the endpoint in the .hlog (default: the only one, or upstream)")
-	fs.DurationVar(&q.Propagation, "propagation", -1, "how long the balancer gives new connections to a gateway that it was told to leave")
+	fs.DurationVar(&q.Propagation, "propagation", 0, "how long the balancer gives new connections to a gateway that it was told to leave")
 	fs.DurationVar(&q.DeregistrationDelay, "deregistration-delay", 0, "how long the balancer calls it draining; 0 is not known")
 	fs.BoolVar(&q.Terminate, "terminate", false, "the balancer terminates connections when -deregistration-delay is over")
 	fs.DurationVar(&q.KeepaliveIdle, "keepalive-idle", 0, "how long a connection to the gateway may rest before the client, or the edge, closes it; 0 if each request has a connection of its own")
@@ -46,7 +46,9 @@ func (f *adviseFlags) bind(fs *flag.FlagSet) {
 }
 
 // complete reads what the flags name, and refuses what makes no sense.
-func (f *adviseFlags) complete(rest []string) (err error) {
+func (f *adviseFlags) complete(fs *flag.FlagSet) (err error) {
+	rest, propagation := fs.Args(), false
+	fs.Visit(func(given *flag.Flag) { propagation = propagation || given.Name == "propagation" })
 	switch {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %q", rest[0])
@@ -56,7 +58,7 @@ func (f *adviseFlags) complete(rest []string) (err error) {
 		return errors.New("-response and -from both say how long requests take; give one of them")
 	case f.endpoint != "" && f.from == "":
 		return errors.New("-endpoint is one of -from, which is not given")
-	case f.question.Propagation == -1:
+	case !propagation:
 		return errors.New("-propagation is missing: how long new connections still come, such as 60s; lab run drain shows one")
 	}
 	if f.from != "" {
@@ -93,7 +95,7 @@ func advise(args []string, stdout io.Writer) (int, error) {
 		return cli.ExitUsage, err
 	}
 	if err == nil {
-		err = f.complete(fs.Args())
+		err = f.complete(fs)
 	}
 	var advice draining.Advice
 	if err == nil {

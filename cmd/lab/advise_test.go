@@ -26,6 +26,8 @@ func TestAdviseRefuses(t *testing.T) {
 		asked + "-from x.hlog":                 "-response and -from both say",
 		asked + "-endpoint work":               "-endpoint is one of -from",
 		asked + "-propagation -1s":             "-propagation -1s: want 0s to",
+		asked + "-propagation -1ns":            "-propagation -1ns: want 0s to",
+		asked + "-rate Inf":                    "-rate +Inf: want more than 0 and at most 1e+09",
 		asked + "-max-cut 2":                   "-response: max-cut 2: want a share",
 		asked + "-terminate":                   "-terminate acts when the deregistration delay is over",
 		"drain -response soon -propagation 1s": `-response: delay "soon"`,
@@ -67,5 +69,17 @@ func TestAdvise(t *testing.T) {
 		if p.Recommended.PreStopS != 120 || !strings.Contains(text, strings.SplitN(p.Snippet, "\n", 2)[0]) {
 			t.Errorf("%s: %+v", p.Name, p.Recommended)
 		}
+	}
+}
+
+// TestAdviseWithoutPropagation: nothing to wait for is no hook that waits for 0 seconds,
+// which Kubernetes before 1.33 rejects.
+func TestAdviseWithoutPropagation(t *testing.T) {
+	code, text, stderr := runLab(t.Context(), strings.Fields("advise drain -response 10s -propagation 0s")...)
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	if strings.Contains(text, "preStop") || strings.Contains(text, "grace 0s") || strings.Count(text, "  terminationGracePeriodSeconds: 23\n") != 8 {
+		t.Errorf("want no preStop, and the grace period in the settings and in the snippet of four products:\n%s", text)
 	}
 }

@@ -33,8 +33,8 @@ func (q Question) check() error {
 		}
 	}
 	switch {
-	case !(q.Rate > 0):
-		return fmt.Errorf("-rate %g: want more than 0", q.Rate)
+	case !(q.Rate > 0 && q.Rate <= maxRate):
+		return fmt.Errorf("-rate %g: want more than 0 and at most %g", q.Rate, maxRate)
 	case !(q.Margin >= 0 && q.Margin <= 10):
 		return fmt.Errorf("-margin %g: want 0 to 10", q.Margin)
 	case q.Terminate && q.DeregistrationDelay == 0:
@@ -109,6 +109,8 @@ const (
 	// way is what an answer and its connection take beyond the response time: it is
 	// cut off too if it is still on its way.
 	way = time.Second
+	// maxRate is beyond any gateway, and leaves sums of losses finite.
+	maxRate = 1e9
 	// graceMargin is left between the end of the drain and the SIGKILL, for a process to
 	// exit.
 	graceMargin = 10 * time.Second

@@ -76,10 +76,11 @@ func (q Question) product(k kind) Product {
 
 // podSettings are what any pod needs.
 func (q Question) podSettings(s Stop, grace time.Duration) []Setting {
-	return []Setting{
-		{"lifecycle.preStop.sleep.seconds", number(s.PreStop), "covers the propagation: the server knows of nothing meanwhile; from Kubernetes 1.30 on, before that exec with sleep", pageHooks},
-		{"terminationGracePeriodSeconds", number(grace), fmt.Sprintf("counts from before the pre-stop: %s + %s + %s", s.PreStop, s.Drain, graceMargin), pageKubernetes},
+	var settings []Setting
+	if s.PreStop > 0 {
+		settings = append(settings, Setting{"lifecycle.preStop.sleep.seconds", number(s.PreStop), "covers the propagation: the server knows of nothing meanwhile; from Kubernetes 1.30 on, before that exec with sleep", pageHooks})
 	}
+	return append(settings, Setting{"terminationGracePeriodSeconds", number(grace), fmt.Sprintf("counts from before the pre-stop: %s + %s + %s", s.PreStop, s.Drain, graceMargin), pageKubernetes})
 }
 
 func number(d time.Duration) string { return fmt.Sprintf("%.0f", d.Seconds()) }
@@ -87,17 +88,20 @@ func number(d time.Duration) string { return fmt.Sprintf("%.0f", d.Seconds()) }
 // short spells whole seconds as the products take them.
 func short(d time.Duration) string { return number(d) + "s" }
 
-// pod is the part of a pod's template that all have.
+// pod is the part of a pod's template that all have. Without a pre-stop it has no hook:
+// Kubernetes before 1.33 rejects a sleep of 0 seconds (KEP-4818).
 func pod(container string, s Stop, grace time.Duration) string {
-	return fmt.Sprintf(`spec:
-  terminationGracePeriodSeconds: %s
-  containers:
+	spec := fmt.Sprintf("spec:\n  terminationGracePeriodSeconds: %s\n", number(grace))
+	if s.PreStop == 0 {
+		return spec
+	}
+	return spec + fmt.Sprintf(`  containers:
   - name: %s
     lifecycle:
       preStop:
         sleep:
           seconds: %s
-`, number(grace), container, number(s.PreStop))
+`, container, number(s.PreStop))
 }
 
 func haproxySettings(q Question, s Stop) []Setting {
@@ -113,13 +117,17 @@ func haproxySnippet(q Question, s Stop, grace time.Duration) string {
 	if q.KeepaliveIdle > 0 {
 		keep = "defaults\n    option idle-close-on-response\n"
 	}
+	elsewhere := ""
+	if s.PreStop > 0 {
+		elsewhere = fmt.Sprintf(` Elsewhere "grace %s" in
+# global is the pre-stop, if the process is never reloaded.`, short(s.PreStop))
+	}
 	return fmt.Sprintf(`# haproxy.cfg
 global
     hard-stop-after %s
 %s
-# Pod, of an image that stops by SIGUSR1 (STOPSIGNAL). Elsewhere "grace %s" in
-# global is the pre-stop, if the process is never reloaded.
-%s`, short(s.Drain), keep, short(s.PreStop), pod("haproxy", s, grace))
+# Pod, of an image that stops by SIGUSR1 (STOPSIGNAL).%s
+%s`, short(s.Drain), keep, elsewhere, pod("haproxy", s, grace))
 }
 
 func nginxSettings(q Question, s Stop) []Setting {
