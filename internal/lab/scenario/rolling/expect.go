@@ -93,7 +93,7 @@ func (e expect) want() string {
 		return strings.Join([]string{
 			"taken out", fmt.Sprintf("after %.0f to %.0f s", e.out.from.Seconds(), e.out.to.Seconds()), "because of " + noRoute,
 			fmt.Sprintf("%d requests to was1 answered before that", 0), fmt.Sprintf("%d not answered after it", 0),
-			"0 failed but executed", "0 executed twice", "kept connection: " + e.kept, "new connection: " + e.fresh,
+			e.failedButExecuted.String() + " failed but executed", "0 executed twice", "kept connection: " + e.kept, "new connection: " + e.fresh,
 		}, ", ")
 	}
 	return e.words(fmt.Sprintf("%s of %d answered", e.answered, requests), e.timedOut, e.badGateway, e.slow,

@@ -188,10 +188,16 @@ func TestMet(t *testing.T) {
 	if !out.met(was) {
 		t.Errorf("taken out as wanted, and not met: %s", out.got(was))
 	}
+	meanwhile := was
+	meanwhile.failedButExecuted = 1
+	if !out.met(meanwhile) {
+		t.Errorf("the client gave up as nginx was told, and not met: %s", out.got(meanwhile))
+	}
 	for name, change := range map[string]func(*seen){
 		"never": func(v *seen) { v.out = 0 }, "late": func(v *seen) { v.out = 70 * time.Second }, "why": func(v *seen) { v.why = "error 111" },
 		"answered before": func(v *seen) { v.answeredBefore = 1 }, "not answered after": func(v *seen) { v.after = 1 },
 		"executed twice": func(v *seen) { v.executedTwice = 1 }, "fresh": func(v *seen) { v.fresh = answerRST },
+		"failed but executed": func(v *seen) { v.failedButExecuted = 2 },
 	} {
 		v := was
 		change(&v)
