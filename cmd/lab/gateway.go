@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -68,6 +69,11 @@ func (f *gatewayFlags) complete(fs *flag.FlagSet) error {
 		to, err := url.Parse(text)
 		if err != nil || to.Scheme != "http" || to.Host == "" || to.User != nil || to.RawQuery != "" {
 			return fmt.Errorf("-to %q: want http://host:port, without a user and a query", text)
+		}
+		if port := to.Port(); port != "" {
+			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+				return fmt.Errorf("-to %q: port %s: want 1 to 65535", text, port)
+			}
 		}
 		f.To = append(f.To, to)
 	}

@@ -25,6 +25,8 @@ func TestGatewayUsage(t *testing.T) {
 		{"-to=127.0.0.1:80", `-to "127.0.0.1:80": want http://host:port`},
 		{"-to=https://a", `-to "https://a": want http://host:port`},
 		{"-to=http://a,", `-to "": want http://host:port`},
+		{"-to=http://a:99999", `-to "http://a:99999": port 99999: want 1 to 65535`},
+		{"-to=http://a:0", `-to "http://a:0": port 0: want 1 to 65535`},
 		{"-to=http://a extra", `unexpected argument "extra"`},
 		{"-to=http://a -name=g/1", `-name "g/1": want up to 64`},
 		{"-to=http://a -drain=-1s", "-drain -1s"},

@@ -179,12 +179,18 @@ func (all *connections) checkZero() {
 	}
 }
 
-// waitForZero waits until no connection is open, for limit at the most.
+// waitForZero waits until no connection is open, for limit at the most. If both have come,
+// no connection is open.
 func (all *connections) waitForZero(limit time.Duration) error {
 	select {
 	case <-all.zero:
 		return nil
 	case <-time.After(limit):
+	}
+	select {
+	case <-all.zero:
+		return nil
+	default:
 		return context.DeadlineExceeded
 	}
 }

@@ -323,6 +323,18 @@ func TestPreStopServesOn(t *testing.T) {
 }
 
 // TestExitOnZero waits for the clients, idle ones too, and nothing ends it before.
+// TestNothingIsCutOffWhereNothingIsOpen: a limit that is over at once is none of it. Ten
+// times, since what came first was a matter of chance.
+func TestNothingIsCutOffWhereNothingIsOpen(t *testing.T) {
+	for range 10 {
+		w := newWorld(t, func(c *Config) { c.ExitOnZero, c.MaxWait = true, 0 })
+		w.end()
+		if err := w.waited(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestExitOnZero(t *testing.T) {
 	for _, announce := range []bool{true, false} {
 		w := newWorld(t, func(c *Config) { c.ExitOnZero, c.Announce = true, announce })
