@@ -92,7 +92,7 @@ func networks(ctx context.Context, args []string) []Finding {
 		err = fmt.Errorf("it ended with code %d: %s", code, line)
 	}
 	sandbox := check{
-		name: "sandbox", neededFor: "deadconn, rolling, drain; compare -faults with loss",
+		name: "sandbox", neededFor: "deadconn, rolling, drain, drainmap; compare -faults with loss",
 		remedy: "the sandbox was there, and the lab failed in it: that is a fault of the lab; please report this line",
 		try:    func(context.Context) (string, error) { return userNamespace(), err },
 	}

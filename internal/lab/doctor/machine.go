@@ -27,8 +27,8 @@ var programChecks = []check{
 		remedy: "on Debian: apt-get install postgresql; or name a server in DATABASE_URL; or let the first run download one",
 		try:    findPostgres,
 	},
-	programCheck(installed.Nginx, "rolling, drain"),
-	programCheck(installed.HAProxy, "drain"),
+	programCheck(installed.Nginx, "rolling, drain, drainmap, spread"),
+	programCheck(installed.HAProxy, "drain, drainmap"),
 	programCheck(installed.Chromium, "the tests of the reports' pages"),
 }
 

@@ -32,12 +32,12 @@ const answerWait = 3 * time.Second
 // networkChecks are tried in a sandbox, each on hosts of its own.
 var networkChecks = []check{
 	{
-		name: "hosts", neededFor: "deadconn, rolling, drain",
+		name: "hosts", neededFor: "deadconn, rolling, drain, drainmap",
 		remedy: "the kernel needs network namespaces and veth (CONFIG_NET_NS, CONFIG_VETH); as root: modprobe veth",
 		try:    onNetwork(tryHosts, "two veth pairs and a route"),
 	},
 	{
-		name: "bridge", neededFor: "rolling, drain",
+		name: "bridge", neededFor: "rolling, drain, drainmap",
 		remedy: "the kernel needs CONFIG_BRIDGE; as root: modprobe bridge",
 		try:    onNetwork(tryBridge, "two hosts on one subnet"),
 	},
