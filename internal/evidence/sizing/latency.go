@@ -41,7 +41,7 @@ const maxFailed = 0.01
 //
 //	p50=80ms,p99=400ms   log-normal with these quantiles
 //	load.hlog            an interval log of loadgen
-//	results/<run>        the interval log of a run
+//	results/<run>        the interval log of a run; so is any other path
 //	anything else        a distribution of package delay, such as file:PATH
 //
 // Of a log it takes the service times of endpoint: from the first connect or
@@ -54,7 +54,7 @@ func ReadLatency(text, endpoint string) (Latency, error) {
 	path := text
 	if info, err := os.Stat(text); err == nil && info.IsDir() {
 		path = filepath.Join(text, result.HistogramFile)
-	} else if !strings.HasSuffix(text, filepath.Ext(result.HistogramFile)) {
+	} else if !strings.HasSuffix(text, filepath.Ext(result.HistogramFile)) && (strings.HasPrefix(text, "file:") || !strings.ContainsRune(text, filepath.Separator)) {
 		d, err := delay.Parse(text)
 		return Latency{Delay: d}, err
 	}

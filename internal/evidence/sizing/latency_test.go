@@ -96,6 +96,7 @@ func TestReadLatencyRefuses(t *testing.T) {
 	for _, test := range []struct{ name, text, endpoint, want string }{
 		{"neither file nor distribution", "soon", "", "write it with a unit"},
 		{"no such log", filepath.Join(dir, "missing.hlog"), "", "write one with loadgen -hlog"},
+		{"no such folder", filepath.Join(dir, "missing"), "", "write one with loadgen -hlog"},
 		{"a folder without a log", t.TempDir(), "", "write one with loadgen -hlog"},
 		{"a device", dir + "/../../../../dev/null.hlog", "", "no such file"},
 		{"no log at all", broken, "", broken + ": histogram log, line 1"},

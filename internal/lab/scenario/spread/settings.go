@@ -34,7 +34,7 @@ func (s *Settings) Bind(fs *flag.FlagSet) {
 	fs.Float64Var(&s.Scale, "scale", 0.1, "`factor` on every duration, and divisor of every rate: 0.05 to 1")
 	fs.StringVar(&s.Only, "only", "", "`ids` of the cells to run, comma-separated; empty is all")
 	fs.Uint64Var(&s.Seed, "seed", 1, "seed of the arrivals")
-	fs.DurationVar(&s.MaxLag, "max-lag", 50*time.Millisecond, "lag p99 of the generator, in real time, above which a cell is invalid; what decides here takes half a second and more at the default scale")
+	fs.DurationVar(&s.MaxLag, "max-lag", 200*time.Millisecond, "lag p99 of the generator, in real time, above which a cell is invalid; what decides here takes half a second and more at the default scale")
 	fs.StringVar(&s.DatabaseURL, "database-url", "", "PostgreSQL `URL` (default: $DATABASE_URL, else a throwaway server)")
 	s.ResultsDir = "results"
 	cli.FileVar(fs, &s.ResultsDir, "results", "`folder` for the run's folder")
