@@ -92,11 +92,11 @@ const (
 )
 
 // table is three requests of 4 s through one gateway, which is told to end 0.5 s after
-// the first.
+// the first, when the application is at work on all three.
 func table(g Gateway, drain, edge time.Duration) Setup {
 	return Setup{
 		Gateway: g, Gateways: 1, Protocol: HTTP1, Edge: edge,
-		End:  End{Drain: drain},
+		End:  End{Drain: drain, AllAtWork: true},
 		Load: Load{Requests: 3, Every: 100 * time.Millisecond, Before: 500 * time.Millisecond, Work: always(4 * time.Second)},
 	}
 }

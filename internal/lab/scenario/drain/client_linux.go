@@ -132,13 +132,13 @@ func outcomeOf(status int, err error) string {
 	case errors.Is(err, syscall.ECONNRESET):
 		return gotReset
 	case errors.Is(err, syscall.EPIPE):
-		return "EPIPE"
+		return gotPipe
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "ECONNREFUSED"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "server closed idle connection"):
-		return "EOF"
+		return gotEOF
 	}
 	return err.Error()
 }
@@ -153,8 +153,9 @@ const maxRequests = 50_000
 // load sends the requests of the setup at their times until done, at least as many as it
 // says, and waits for all of them.
 type load struct {
-	callers []*caller
-	ended   atomic.Bool // what is done to the gateways has been done
+	callers  []*caller
+	ended    atomic.Bool  // what is done to the gateways has been done
+	answered atomic.Int64 // requests that have come to their end, whatever it was
 }
 
 func (w *world) newLoad() *load {
@@ -185,6 +186,7 @@ func (l *load) run(ctx context.Context, s Load, begin time.Time, rolling bool) (
 		}
 		wg.Go(func() {
 			one := l.callers[i%len(l.callers)].send(ctx, order{fmt.Sprintf("r%d", i), s.Work(i), s.Attempts, s.NewConnections})
+			l.answered.Add(1)
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, one)
@@ -197,7 +199,8 @@ func (l *load) run(ctx context.Context, s Load, begin time.Time, rolling bool) (
 	return all, nil
 }
 
-// stalled is an error if an answer took much longer than it should.
+// stalled is an error if an answer took much longer than it should. Of what was not
+// answered, unread is.
 func stalled(sent []sending) error {
 	for _, s := range sent {
 		if by := s.took - s.work; s.ok && s.sent == 1 && by > maxStall {

@@ -10,18 +10,6 @@ import (
 	"chokepoint/internal/adminapi"
 )
 
-// graceMargin is how much longer than its times a gateway may take to end by itself.
-// HAProxy ends a second after its hard stop where clients keep resting connections.
-const graceMargin = 5 * time.Second
-
-// grace is when a gateway is killed.
-func (e End) grace() time.Duration {
-	if e.Grace > 0 {
-		return e.Grace
-	}
-	return e.PreStop + e.Drain + graceMargin
-}
-
 // inTime is an error if it is later than it should be.
 func inTime(what string, due time.Time) error {
 	if by := time.Since(due); by > maxLate {
@@ -92,6 +80,11 @@ func (w *world) drainInWords() string {
 func (w *world) endProcess(ctx context.Context, g *gateway, began time.Time) error {
 	if err := sleepUntil(ctx, began.Add(w.setup.End.PreStop)); err != nil {
 		return err
+	}
+	if !w.setup.End.OnZero { // which serves on
+		w.mu.Lock()
+		w.signals = append(w.signals, w.setup.End.signalled(g.name, began.Sub(w.told), time.Since(w.told), w.setup.Balancer))
+		w.mu.Unlock()
 	}
 	signal, err := g.quit()
 	if err != nil {

@@ -179,8 +179,13 @@ func (w want) outcomeOf(out Outcome) string {
 	return strings.Join(slices.Compact(all), " or ")
 }
 
-// gotReset is what a client got whose connection was reset.
-const gotReset = "ECONNRESET"
+// What a client got whose connection was closed before an answer came: reset, reset
+// before all was written, or ended.
+const (
+	gotReset = "ECONNRESET"
+	gotPipe  = "EPIPE"
+	gotEOF   = "EOF"
+)
 
 func (o Outcome) left() []Connection {
 	var all []Connection

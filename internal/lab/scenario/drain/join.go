@@ -14,6 +14,7 @@ type joined struct {
 	Error    string   `json:"error,omitempty"`
 	Client   string   `json:"client"`                // the client's end of its last connection
 	Reused   bool     `json:"reused"`                // that connection had carried others
+	LedTo    string   `json:"led_to,omitempty"`      // the gateway to which the balancer gave that connection; none behind an edge
 	Passed   []string `json:"passed,omitempty"`      // the connections at the gateways that logged it
 	AppConns []string `json:"connections,omitempty"` // the application's connections, one a row
 }

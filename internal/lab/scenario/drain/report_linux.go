@@ -28,6 +28,9 @@ func (w *world) report(ctx context.Context, sent []sending) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
+	if err := unread(w.signals, all); err != nil {
+		return Outcome{}, err
+	}
 	packets := w.hosts.atClient.Stop()
 	if err := w.hosts.atClient.Err(); err != nil {
 		return Outcome{}, err
@@ -78,6 +81,14 @@ func (w *world) join(sent []sending, rows []adminapi.WorkResult) ([]joined, erro
 			passed[p.id] = append(passed[p.id], p)
 		}
 	}
+	legs, err := w.legs()
+	if err != nil {
+		return nil, err
+	}
+	ledTo := map[string]string{} // by the client's end
+	for _, l := range legs {
+		ledTo[l.client] = l.server
+	}
 	done := byRequest(rows)
 	slices.SortFunc(sent, func(a, b sending) int { return cmp.Or(a.began.Compare(b.began), strings.Compare(a.id, b.id)) })
 	all := make([]joined, len(sent))
@@ -85,6 +96,7 @@ func (w *world) join(sent []sending, rows []adminapi.WorkResult) ([]joined, erro
 		r := joined{
 			CaseRequest: result.CaseRequest{ID: s.id, AtS: s.began.Sub(w.told).Seconds(), Got: s.got, Seconds: s.took.Seconds(), Runs: len(done[s.id])},
 			Class:       classOf(s.ok, len(done[s.id])), OK: s.ok, Sent: s.sent, Error: s.err, Client: s.local, Reused: s.reused,
+			LedTo: ledTo[s.local],
 		}
 		for _, p := range passed[s.id] {
 			r.Server, r.Conn = p.gateway, p.connection // the last is what answered

@@ -65,10 +65,11 @@ type world struct {
 	fail     context.CancelCauseFunc
 	watchers sync.WaitGroup
 
-	mu     sync.Mutex // of what follows
-	told   time.Time  // when the first gateway was told to end
-	events []moment
-	ended  []Ended
+	mu      sync.Mutex // of what follows
+	told    time.Time  // when the first gateway was told to end
+	signals []signalled
+	events  []moment
+	ended   []Ended
 }
 
 // moment is something that happened.
@@ -281,7 +282,11 @@ func (w *world) happen(ctx context.Context) ([]sending, error) {
 	for _, k := range keepers {
 		wg.Go(func() { k.keep(ctx, &l.ended, w.setup.Load.Attempts) })
 	}
-	err = sleepUntil(ctx, begin.Add(w.setup.Load.Before))
+	due := begin.Add(w.setup.Load.Before)
+	err = sleepUntil(ctx, due)
+	if err == nil && w.setup.End.AllAtWork {
+		err = w.awaitAtWork(ctx, l, due)
+	}
 	if err == nil {
 		err = w.endGateways(ctx)
 	}
@@ -316,17 +321,37 @@ func (w *world) warm(ctx context.Context, l *load) error {
 	return nil
 }
 
+// awaitAtWork waits until the application is at work on the whole load: what has not
+// reached it cannot be cut off there. What has its answer already is not waited for, as
+// it may be one that says that it will never reach it. The error is a *Late if that comes
+// too long after it is due.
+func (w *world) awaitAtWork(ctx context.Context, l *load, due time.Time) error {
+	const what = "the application's beginning of all work"
+	ctx, cancel := context.WithDeadlineCause(ctx, due.Add(maxLate), &Late{what, maxLate})
+	defer cancel()
+	return w.awaitPool(ctx, func(p adminapi.PoolStats) bool { return p.Busy+int(l.answered.Load()) >= w.setup.Load.Requests })
+}
+
 // awaitIdle waits until the application has nothing to do: what it was at when its
 // client had gone has its row.
 func (w *world) awaitIdle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, idleWait, fmt.Errorf("the application was not done within %v", idleWait))
 	defer cancel()
+	return w.awaitPool(ctx, func(p adminapi.PoolStats) bool { return p.Busy == 0 && p.Queued == 0 })
+}
+
+// awaitPool waits until the application's workers are as they should be, or returns the
+// cause of the context's end.
+func (w *world) awaitPool(ctx context.Context, is func(adminapi.PoolStats) bool) error {
 	for {
 		var stats adminapi.VictimStats
 		if err := askAdmin(ctx, w.hosts.app, adminapi.PathStats, &stats); err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				return cause
+			}
 			return fmt.Errorf("ask the application: %w", err)
 		}
-		if stats.Pool.Busy == 0 && stats.Pool.Queued == 0 {
+		if is(stats.Pool) {
 			return nil
 		}
 		if err := sleepUntil(ctx, time.Now().Add(pollEvery)); err != nil {

@@ -91,6 +91,21 @@ type End struct {
 	// "Connection: close": of HAProxy alone (idle-close-on-response). A request that comes
 	// on one near the end of the drain is cut off like any other.
 	KeepIdle bool
+	// AllAtWork has the first gateway told to end only when the application is at work on
+	// every request of the load, which have all been sent by then.
+	AllAtWork bool
+}
+
+// graceMargin is how much longer than its times a gateway may take to end by itself.
+// HAProxy ends a second after its hard stop where clients keep resting connections.
+const graceMargin = 5 * time.Second
+
+// grace is when a gateway is killed.
+func (e End) grace() time.Duration {
+	if e.Grace > 0 {
+		return e.Grace
+	}
+	return e.PreStop + e.Drain + graceMargin
 }
 
 // Load is what the clients send: POST /work, at even intervals, each waited for by
