@@ -34,8 +34,9 @@ func (e End) signalled(gateway string, told, signal time.Duration, b Balancer) s
 	return g
 }
 
-// lay is how long a request lay unread at the gateway when the gateway began to end,
-// because the gateway was not given a processor; 0 if that is not what became of it. Such
+// lay is how long a request lay unread on its way to the gateway when the gateway began to
+// end, because the gateway or the balancer was not given a processor; 0 if that is not what
+// became of it. Such
 // a request says nothing of the setup. It was sent while none may fail, and its connection
 // was closed, without an answer, between the signal and the end of the drain; no handler
 // ran for it. One that failed before anything was done to the gateway is a finding, and so
@@ -57,12 +58,12 @@ func (g signalled) lay(r joined) time.Duration {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// unread is a *Late if a request lay unread at a gateway that was not given a processor.
+// unread is a *Late if a request lay unread on its way to a gateway.
 func unread(signals []signalled, all []joined) error {
 	for _, g := range signals {
 		for _, r := range all {
 			if by := g.lay(r); by > 0 {
-				return &Late{g.gateway + "'s reading of " + r.ID, by}
+				return &Late{r.ID + " on its way to " + g.gateway, by}
 			}
 		}
 	}

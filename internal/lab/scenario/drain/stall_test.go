@@ -9,7 +9,7 @@ import (
 )
 
 // TestWhatLayUnreadIsToldFromFindings: a request is excused only if it was sent well
-// before it may fail, and lay at a gateway that then closed it.
+// before it may fail, and lay on its way to a gateway that then closed it.
 func TestWhatLayUnreadIsToldFromFindings(t *testing.T) {
 	// The second of a rolling restart, which is sent its signal 1 s after the first was told
 	// to end, and drains for 0.4 s.
@@ -56,7 +56,7 @@ func TestWhatLayUnreadIsToldFromFindings(t *testing.T) {
 			t.Errorf("%s: it lay for %v, want 150ms", name, by)
 		}
 		err := unread([]signalled{{gateway: "gw1"}, g}, []joined{lay(func(r *joined) { r.Class = classOK }), tc.r})
-		if late := new(Late); errors.As(err, &late) != tc.excused || tc.excused && late.What != "gw2's reading of r7" {
+		if late := new(Late); errors.As(err, &late) != tc.excused || tc.excused && late.What != "r7 on its way to gw2" {
 			t.Errorf("%s: %v; want it too late %v", name, err, tc.excused)
 		}
 	}
