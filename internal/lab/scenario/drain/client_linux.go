@@ -51,6 +51,7 @@ func (c *caller) close() {
 type sending struct {
 	id      string
 	began   time.Time
+	late    time.Duration // how long after it was due it began; of the load alone
 	took    time.Duration
 	got     string // "200", another status, or what the client's kernel or library said
 	ok      bool
@@ -181,11 +182,13 @@ func (l *load) run(ctx context.Context, s Load, begin time.Time, rolling bool) (
 		if i == maxRequests {
 			return nil, fmt.Errorf("the load has reached %d requests, and the gateways have not all ended", i)
 		}
-		if err := sleepUntil(ctx, begin.Add(time.Duration(i)*s.Every)); err != nil {
+		due := begin.Add(time.Duration(i) * s.Every)
+		if err := sleepUntil(ctx, due); err != nil {
 			break
 		}
 		wg.Go(func() {
 			one := l.callers[i%len(l.callers)].send(ctx, order{fmt.Sprintf("r%d", i), s.Work(i), s.Attempts, s.NewConnections})
+			one.late = one.began.Sub(due)
 			l.answered.Add(1)
 			mu.Lock()
 			defer mu.Unlock()

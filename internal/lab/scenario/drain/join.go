@@ -8,6 +8,7 @@ import (
 // joined is a request with what became of it on both sides.
 type joined struct {
 	result.CaseRequest
+	LateS    float64  `json:"late_s"` // how long after it was due it was sent
 	Class    string   `json:"class"`
 	OK       bool     `json:"ok"`
 	Sent     int      `json:"sent"` // how often it was put on a connection

@@ -96,7 +96,7 @@ func (w *world) join(sent []sending, rows []adminapi.WorkResult) ([]joined, erro
 		r := joined{
 			CaseRequest: result.CaseRequest{ID: s.id, AtS: s.began.Sub(w.told).Seconds(), Got: s.got, Seconds: s.took.Seconds(), Runs: len(done[s.id])},
 			Class:       classOf(s.ok, len(done[s.id])), OK: s.ok, Sent: s.sent, Error: s.err, Client: s.local, Reused: s.reused,
-			LedTo: ledTo[s.local],
+			LedTo: ledTo[s.local], LateS: s.late.Seconds(),
 		}
 		for _, p := range passed[s.id] {
 			r.Server, r.Conn = p.gateway, p.connection // the last is what answered

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// maxUnread is how long before its gateway's signal a request may have been sent, and
+// maxUnread is how long before its gateway's signal a request may be due, and
 // meet the close that the signal brings. On a machine that has a processor for everyone
-// a gateway reads it within a few milliseconds.
+// it is sent, and the gateway reads it, within a few milliseconds.
 const maxUnread = 50 * time.Millisecond
 
 // signalled is a gateway that was sent its signal. Times are from the moment at which the
@@ -34,23 +34,22 @@ func (e End) signalled(gateway string, told, signal time.Duration, b Balancer) s
 	return g
 }
 
-// lay is how long a request lay unread on its way to the gateway when the gateway began to
-// end, because the gateway or the balancer was not given a processor; 0 if that is not what
-// became of it. Such
-// a request says nothing of the setup. It was sent while none may fail, and its connection
-// was closed, without an answer, between the signal and the end of the drain; no handler
-// ran for it. One that failed before anything was done to the gateway is a finding, and so
+// lay is how long a request was held up on its way to the gateway when the gateway began
+// to end, because the client, the balancer or the gateway was not given a processor; 0 if
+// that is not what became of it. Such a request says nothing of the setup: a client that
+// wakes sends at once what it should have sent one by one, and all of it meets the close.
+// It was due while none may fail, and its connection was closed, without an answer, between
+// the signal and the end of the drain; no handler ran for it. One that failed before anything was done to the gateway is a finding, and so
 // is one that the gateway held until it cut it off, one that was sent anew, and one whose
 // gateway is not known.
 func (g signalled) lay(r joined) time.Duration {
-	began := seconds(r.AtS)
-	failed := began + seconds(r.Seconds)
+	due, failed := seconds(r.AtS-r.LateS), seconds(r.AtS+r.Seconds)
 	closed := slices.Contains([]string{gotReset, gotPipe, gotEOF}, r.Got)
 	if r.LedTo != g.gateway || r.Class != classNeverReached || r.Sent != 1 || !closed ||
 		failed < g.mayLose || failed >= g.cutsOff {
 		return 0
 	}
-	if lay := g.mayLose - began; lay > maxUnread {
+	if lay := g.mayLose - due; lay > maxUnread {
 		return lay
 	}
 	return 0
@@ -58,7 +57,7 @@ func (g signalled) lay(r joined) time.Duration {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// unread is a *Late if a request lay unread on its way to a gateway.
+// unread is a *Late if a request was held up on its way to a gateway that ended.
 func unread(signals []signalled, all []joined) error {
 	for _, g := range signals {
 		for _, r := range all {
