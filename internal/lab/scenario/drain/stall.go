@@ -8,7 +8,7 @@ import (
 // maxUnread is how long before its gateway's signal a request may be due, and
 // meet the close that the signal brings. On a machine that has a processor for everyone
 // it is sent, and the gateway reads it, within a few milliseconds.
-const maxUnread = 50 * time.Millisecond
+const maxUnread = 20 * time.Millisecond
 
 // signalled is a gateway that was sent its signal. Times are from the moment at which the
 // first gateway was told to end.
