@@ -224,7 +224,11 @@ type phases struct {
 	feed     *feed
 	dir      string
 	end      context.CancelCauseFunc // ends the run, and says why
-	lossy    Lossy                   // nil: the path loses nothing, or not yet
+	// What lose has found when it closes lossBegun: the path, nil if it loses nothing,
+	// and how long after the load it began to.
+	lossBegun chan struct{}
+	lossy     Lossy
+	lossLate  time.Duration
 }
 
 // all runs every phase. It returns at the first that could not end.

@@ -50,6 +50,7 @@ func (p *phases) loaded(ctx context.Context) error {
 	p.progress("load begins in %.1f s: %v/s to /fast and %v/s to /upstream for %v", max(time.Until(loadOn), 0).Seconds(), s.realRate(s.FastRate).PerSecond(), s.realRate(s.UpstreamRate).PerSecond(), s.real(s.Duration))
 	p.say("load", loadSentence(s, p.e.prediction))
 	if s.Loses() {
+		p.lossBegun = make(chan struct{})
 		background.Go(func() { p.lose(sampling) })
 	} else {
 		background.Go(func() {

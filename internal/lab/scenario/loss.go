@@ -82,7 +82,9 @@ func (p *phases) keepConnections(ctx context.Context) error {
 }
 
 // lose makes the path to the stub lose packets as the load begins, until the run ends.
+// It runs beside the dumps, so what it notes is for endLoss to write down.
 func (p *phases) lose(ctx context.Context) {
+	defer close(p.lossBegun)
 	s := p.e.settings
 	if !sleepUntil(ctx, p.e.loadOn.Add(-lossLead)) {
 		return
@@ -95,18 +97,23 @@ func (p *phases) lose(ctx context.Context) {
 		p.end(fmt.Errorf("the path to the upstream cannot be made to lose packets: %w", err))
 		return
 	}
-	if late := time.Since(p.e.loadOn); late > 0 {
-		p.e.faults = append(p.e.faults, fmt.Sprintf("the path began to lose packets %v after the load", late.Round(time.Millisecond)))
-	}
-	p.event(p.e.loadOn, "loss_on", fmt.Sprintf("%.4g %% of the packets to and from the upstream", 100*s.Loss))
+	p.lossLate = time.Since(p.e.loadOn)
 	p.progress("the path to the upstream loses %.4g %% of its packets from now on", 100*s.Loss)
 }
 
 // endLoss ends that, and notes what was lost.
 func (p *phases) endLoss() {
+	if !p.e.settings.Loses() {
+		return
+	}
+	<-p.lossBegun
 	if p.lossy == nil {
 		return
 	}
+	if p.lossLate > 0 {
+		p.e.faults = append(p.e.faults, fmt.Sprintf("the path began to lose packets %v after the load", p.lossLate.Round(time.Millisecond)))
+	}
+	p.event(p.e.loadOn, "loss_on", fmt.Sprintf("%.4g %% of the packets to and from the upstream", 100*p.e.settings.Loss))
 	lost, passed, err := p.lossy.Counts()
 	if err == nil {
 		p.e.loss = &result.PathLoss{Share: p.e.settings.Loss, Lost: lost, Passed: passed, Kept: p.e.settings.KeptConnections}
