@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"chokepoint/internal/lab/matrix"
+	"chokepoint/internal/lab/matrix/matrixtest"
 	"chokepoint/internal/profile"
 	"chokepoint/internal/result"
 )
@@ -28,28 +28,7 @@ func byDefault(t *testing.T) Settings {
 // TestWhatIsWanted holds the matrix to what was committed: testdata/wants.txt has a line
 // for each cell. A line that changes takes an ADR with the packets that say why; there is
 // no flag that writes the file anew.
-func TestWhatIsWanted(t *testing.T) {
-	committed, err := os.ReadFile("testdata/wants.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := strings.Split(strings.TrimSpace(string(committed)), "\n")
-	var have []string
-	for _, c := range Cases(byDefault(t)) {
-		have = append(have, matrix.Key(c.Case)+": "+c.Want)
-	}
-	for i := range max(len(want), len(have)) {
-		line := func(all []string) string {
-			if i < len(all) {
-				return all[i]
-			}
-			return "nothing"
-		}
-		if line(want) != line(have) {
-			t.Fatalf("line %d of %d (%d are committed):\nhave %s\nwant %s", i+1, len(have), len(want), line(have), line(want))
-		}
-	}
-}
+func TestWhatIsWanted(t *testing.T) { matrixtest.HoldToWants(t, Cases(byDefault(t))) }
 
 func TestEveryCellIsWhole(t *testing.T) {
 	s := byDefault(t)

@@ -3,13 +3,12 @@ package drain
 import (
 	"encoding/json"
 	"flag"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"chokepoint/internal/lab/matrix"
+	"chokepoint/internal/lab/matrix/matrixtest"
 	"chokepoint/internal/result"
 )
 
@@ -30,19 +29,7 @@ func byDefault(t *testing.T) Settings {
 // TestWhatIsWanted holds the cases to what was committed: testdata/wants.txt has a line
 // for each. A line that changes takes an ADR that says why; there is no flag that writes
 // the file anew.
-func TestWhatIsWanted(t *testing.T) {
-	committed, err := os.ReadFile("testdata/wants.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var have []string
-	for _, c := range Cases(byDefault(t)) {
-		have = append(have, matrix.Key(c.Case)+": "+c.Want)
-	}
-	if got := strings.Join(have, "\n") + "\n"; got != string(committed) {
-		t.Errorf("the cases want\n%s\ncommitted is\n%s", got, committed)
-	}
-}
+func TestWhatIsWanted(t *testing.T) { matrixtest.HoldToWants(t, Cases(byDefault(t))) }
 
 // TestBothSidesOfASandboxHaveTheSameCases: the settings go in as JSON.
 func TestBothSidesOfASandboxHaveTheSameCases(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"chokepoint/internal/evidence/queueing"
 	"chokepoint/internal/lab/balancer"
 	"chokepoint/internal/lab/matrix"
+	"chokepoint/internal/lab/matrix/matrixtest"
 	"chokepoint/internal/lab/proc"
 	"chokepoint/internal/profile"
 )
@@ -29,19 +30,7 @@ func byDefault(t *testing.T) Settings {
 
 // TestWhatIsWanted holds the cells to what was committed before the run. There is no flag
 // that writes the file anew: a line changes with the arithmetic that says why.
-func TestWhatIsWanted(t *testing.T) {
-	committed, err := os.ReadFile("testdata/wants.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var have []string
-	for _, c := range Cases() {
-		have = append(have, matrix.Key(c.Case)+": "+c.Want)
-	}
-	if want := strings.Split(strings.TrimSpace(string(committed)), "\n"); !slices.Equal(have, want) {
-		t.Errorf("have\n%s\nwant\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
-	}
-}
+func TestWhatIsWanted(t *testing.T) { matrixtest.HoldToWants(t, Cases()) }
 
 func TestEveryCellIsWhole(t *testing.T) {
 	keys := map[string]bool{}
